@@ -1,0 +1,27 @@
+package mirror
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// Producer id ranges (protocol R1, R14). Clusters allocate ids from 0 upwards, so none of these is ever given to a
+// client. A stored format.
+const (
+	// MirroredProducerIDs is where shifted ids of mirrored transactional producers begin: [2^61, 2^62).
+	MirroredProducerIDs int64 = 1 << 61
+	// IdentityProducerIDs is where the ids begin with which mirrord itself writes: [2^62, 2^63).
+	IdentityProducerIDs int64 = 1 << 62
+)
+
+// IdentityID is the producer id with which mirrord writes the destination partitions of one source topic (protocol
+// R1): 2^62 + a hash of mirror and source topic id, so that two mirrors or a recreated source never share one.
+// generation counts up when an id's producer epochs are used up.
+func IdentityID(mirrorName string, topicID TopicID, generation int32) int64 {
+	h := sha256.New()
+	h.Write([]byte(mirrorName))
+	h.Write([]byte{0})
+	h.Write(topicID[:])
+	h.Write(binary.BigEndian.AppendUint32(nil, uint32(generation)))
+	return IdentityProducerIDs | int64(binary.BigEndian.Uint64(h.Sum(nil))>>2)
+}
