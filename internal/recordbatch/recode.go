@@ -1,0 +1,63 @@
+package recordbatch
+
+// Run is a stretch of consecutive offsets, encoded again: Count records from offset Base. Its Batch has base offset 0,
+// no identity, and passes AsIs.
+type Run struct {
+	Base         int64
+	Count        int32
+	Batch        Batch
+	MaxTimestamp int64
+}
+
+// NextOffset is the offset after the run.
+func (r Run) NextOffset() int64 { return r.Base + int64(r.Count) }
+
+// Recode encodes the records in [from, to) again, for batches that cannot pass as they are: holes inside, straddling
+// the log end (protocol R5), LogAppendTime, format 0 or 1. There is one Run per stretch of consecutive offsets; between
+// runs lie holes. Compression and the transactional flag stay, the time type becomes CreateTime with each record's time
+// as a consumer sees it. The source's CRC is checked. A control batch is refused: its offset is filled, not copied.
+func (b Batch) Recode(c Codec, from, to int64) ([]Run, error) {
+	if b.IsControl() {
+		return nil, corrupt("control batch at offset %d where data is wanted", b.BaseOffset())
+	}
+	attributes := b.Attributes() & (codecMask | transactional)
+	if b.old() {
+		attributes &= codecMask
+	}
+	var runs []Run
+	var w builder
+	flush := func() error {
+		if w.count == 0 {
+			return nil
+		}
+		batch, err := w.finish(c, attributes)
+		if err != nil {
+			return err
+		}
+		runs = append(runs, Run{Base: w.base, Count: w.count, Batch: batch, MaxTimestamp: w.maxTime})
+		if attributes&codecMask == uint16(CodecNone) {
+			w.buf = nil // the batch has it now
+		}
+		w.reset()
+		return nil
+	}
+	err := b.walk(c, func(offset, timestamp int64, r wireRecord) error {
+		if offset < from || offset >= to {
+			return nil
+		}
+		if _, ok := decodeFields(r.fields, nil); !ok {
+			return corrupt("record at offset %d cannot be read", offset)
+		}
+		if w.count > 0 && offset != w.last+1 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		w.add(offset, timestamp, r.attributes, r.fields)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return runs, flush()
+}

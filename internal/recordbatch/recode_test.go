@@ -1,0 +1,157 @@
+package recordbatch
+
+import (
+	"errors"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// gather are the records of runs at their absolute offsets.
+func gather(t require, runs []Run) (all []Record) {
+	t.Helper()
+	for _, r := range runs {
+		if !r.Batch.AsIs() || r.Batch.Validate() != nil || r.Batch.BaseOffset() != 0 || r.Batch.ProducerID() != -1 {
+			t.Fatalf("run at %d cannot be produced", r.Base)
+		}
+		if r.Batch.Count() != r.Count || r.Batch.MaxTimestamp() != r.MaxTimestamp {
+			t.Fatalf("run at %d says %d records up to %d", r.Base, r.Count, r.MaxTimestamp)
+		}
+		all = append(all, shifted(collect(t, r.Batch), r.Base)...)
+	}
+	return all
+}
+
+// wantStretches checks that runs never touch: holes lie between.
+func wantStretches(t require, runs []Run) {
+	t.Helper()
+	for i := 1; i < len(runs); i++ {
+		if runs[i].Base <= runs[i-1].NextOffset() {
+			t.Fatalf("run at %d follows one that ends at %d", runs[i].Base, runs[i-1].NextOffset())
+		}
+	}
+}
+
+func TestR5_RecodeKeepsEveryRecordOfTheRange(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		records := drawRecords(t, 1000, 3)
+		b := must(Build(codec, rapid.Uint8Range(0, 4).Draw(t, "codec"), records...))
+		from := rapid.Int64Range(995, 1030).Draw(t, "from")
+		to := from + rapid.Int64Range(0, 40).Draw(t, "size")
+		var want []Record
+		for _, r := range records {
+			if r.Offset >= from && r.Offset < to {
+				want = append(want, r)
+			}
+		}
+		runs, err := b.Recode(codec, from, to)
+		if err != nil {
+			t.Fatalf("recode: %v", err)
+		}
+		wantStretches(t, runs)
+		wantSame(t, gather(t, runs), want)
+		for _, r := range runs {
+			if r.Batch.Codec() != b.Codec() {
+				t.Fatalf("codec %d became %d", b.Codec(), r.Batch.Codec())
+			}
+		}
+	})
+}
+
+func TestRecodeMakesLogAppendTimeCreateTime(t *testing.T) {
+	b := must(Build(nil, CodecNone, Record{Offset: 3, Timestamp: 50}, Record{Offset: 4, Timestamp: 10}))
+	setAttributes(b, logAppendTime|transactional)
+	runs, err := b.Recode(nil, 0, 100)
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	if got := runs[0].Batch; got.IsLogAppendTime() || !got.IsTransactional() {
+		t.Errorf("attributes are %#x", got.Attributes())
+	}
+	wantSame(t, gather(t, runs), []Record{{Offset: 3, Timestamp: 50}, {Offset: 4, Timestamp: 50}})
+}
+
+func TestRecodeRefusesDamageAndControl(t *testing.T) {
+	b := must(Build(nil, CodecNone, tenRecords(0, 9)...))
+	b[len(b)-1] ^= 1
+	if _, err := b.Recode(nil, 0, 100); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damaged batch: %v", err)
+	}
+	c := setAttributes(must(Build(nil, CodecNone, Record{})), control)
+	if _, err := c.Recode(nil, 0, 100); err == nil {
+		t.Error("a control batch was encoded as data")
+	}
+}
+
+func TestRecodeConvertsOldMessages(t *testing.T) {
+	key, value := []byte("k"), []byte("v")
+	for name, c := range map[string]struct {
+		b    Batch
+		want []Record
+	}{
+		"v0":      {oldMessage(0, 0, Record{Offset: 7, Key: key, Value: value}), []Record{{Offset: 7, Timestamp: -1, Key: key, Value: value}}},
+		"v0 null": {oldMessage(0, 0, Record{Offset: 7}), []Record{{Offset: 7, Timestamp: -1}}},
+		"v1":      {oldMessage(1, 0, Record{Offset: 7, Timestamp: 33, Value: []byte{}}), []Record{{Offset: 7, Timestamp: 33, Value: []byte{}}}},
+	} {
+		runs, err := c.b.Recode(codec, 0, 100)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		wantSame(t, gather(t, runs), c.want)
+	}
+}
+
+// wrap compresses messages into one.
+func wrap(magic int8, attributes byte, offset, timestamp int64, inner ...Record) Batch {
+	var set []byte
+	for _, r := range inner {
+		set = append(set, oldMessage(magic, 0, r)...)
+	}
+	payload := must(codec.Compress(CodecGzip, set))
+	return oldMessage(magic, attributes|CodecGzip, Record{Offset: offset, Timestamp: timestamp, Value: payload})
+}
+
+func TestRecodeOpensWrappers(t *testing.T) {
+	a, b, c := []byte("a"), []byte("b"), []byte("c")
+	relative := []Record{{Offset: 0, Timestamp: 1, Value: a}, {Offset: 1, Timestamp: 2, Value: b}, {Offset: 3, Timestamp: 3, Value: c}}
+	absolute := shifted(relative, 40)
+	untimed := shifted(relative, 40)
+	stamped := shifted(relative, 40)
+	for i := range untimed {
+		untimed[i].Timestamp, stamped[i].Timestamp = -1, 99
+	}
+	for name, c := range map[string]struct {
+		b    Batch
+		want []Record
+	}{
+		"v1, relative offsets":    {wrap(1, 0, 43, 3, relative...), absolute},
+		"v1, absolute offsets":    {wrap(1, 0, 43, 3, absolute...), absolute},
+		"v1, log append time":     {wrap(1, byte(logAppendTime), 43, 99, relative...), stamped},
+		"v0, absolute offsets":    {wrap(0, 0, 43, 0, absolute...), untimed},
+		"v1, cleaned at its head": {wrap(1, 0, 43, 3, relative[2]), absolute[2:]},
+	} {
+		runs, err := c.b.Recode(codec, 0, 100)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		wantStretches(t, runs)
+		wantSame(t, gather(t, runs), c.want)
+	}
+}
+
+func TestBrokenWrappersAreCorrupt(t *testing.T) {
+	one := Record{Offset: 0, Value: []byte("a")}
+	nested := must(codec.Compress(CodecGzip, wrap(1, 0, 0, 0, one)))
+	for name, b := range map[string]Batch{
+		"no value":       oldMessage(1, CodecGzip, Record{Offset: 4}),
+		"no messages":    wrap(1, 0, 4, 0),
+		"nested":         oldMessage(1, CodecGzip, Record{Offset: 4, Value: nested}),
+		"offsets fall":   wrap(0, 0, 9, 0, Record{Offset: 8}, Record{Offset: 8}),
+		"offsets beyond": wrap(0, 0, 9, 0, Record{Offset: 10}),
+		"before zero":    wrap(1, 0, 2, 0, Record{Offset: 0}, Record{Offset: 5}),
+	} {
+		if _, err := b.Recode(codec, 0, 100); !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: %v, want ErrCorrupt", name, err)
+		}
+	}
+}
