@@ -130,7 +130,12 @@ func ParsePattern(item string) (Pattern, error) {
 	if legalName.MatchString(item) {
 		return Pattern{text: item}, nil
 	}
-	re, err := regexp.Compile(`^(?:` + item + `)$`)
+	// Compiled as it is first: brackets that are balanced only by the wrapping must not pass.
+	_, err := regexp.Compile(item)
+	var re *regexp.Regexp
+	if err == nil {
+		re, err = regexp.Compile(`^(?:` + item + `)$`)
+	}
 	if err != nil {
 		return Pattern{}, fmt.Errorf("%q is neither a topic name nor an RE2 expression: %w", item, err)
 	}
