@@ -45,8 +45,8 @@ type Retry struct {
 
 // Fetch tunes reading from the source. Sizes are bytes.
 type Fetch struct {
-	Threads                              int // per mirror and source broker
-	MaxWait                              time.Duration
+	Threads                               int // per mirror and source broker
+	MaxWait                               time.Duration
 	MinBytes, MaxBytes, PartitionMaxBytes int64
 }
 

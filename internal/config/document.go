@@ -87,8 +87,8 @@ func parseDocument(data []byte, root *shape, c *collector) bool {
 		c.list = append(c.list, Mistake{Text: "too many or endless anchors"})
 		return false
 	}
-	if resolve(node.Content[0]).Kind != yaml.MappingNode {
-		return false
+	if root := resolve(node.Content[0]); root.Kind != yaml.MappingNode {
+		return len(c.list) == 0 // null: as good as empty
 	}
 	if err := node.Decode(&c.doc.tree); err != nil {
 		c.syntax(err)

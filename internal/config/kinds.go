@@ -85,7 +85,9 @@ func envList(s string) (items []string, err error) {
 	return items, nil
 }
 
-type integer interface{ ~int | ~int16 | ~int32 | ~int64 }
+type integer interface {
+	~int | ~int16 | ~int32 | ~int64
+}
 
 func number[V integer]() kind[V] {
 	return kind[V]{

@@ -209,4 +209,3 @@ func (c *Config) MirrorNames() []string {
 	}
 	return slices.Clip(out)
 }
-
