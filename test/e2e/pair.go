@@ -1,0 +1,169 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Pair is a source and a destination.
+type Pair struct{ S, D *Cluster }
+
+var shared struct {
+	pair *Pair
+	dir  string
+}
+
+// TestMain ends the clusters that tests share.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.pair != nil {
+		shared.pair.S.Close()
+		shared.pair.D.Close()
+		os.RemoveAll(shared.dir)
+	}
+	os.Exit(code)
+}
+
+// SharedPair gives two single-node clusters that tests use one after another; topics, groups and broker settings are
+// gone when the test ends. Tests that damage a cluster start their own.
+func SharedPair(t *testing.T) Pair {
+	t.Helper()
+	if shared.pair == nil {
+		var err error
+		shared.dir, err = os.MkdirTemp("", "mirrord-e2e-")
+		must(t, err)
+		s, err := newCluster(shared.dir+"/s", Options{})
+		must(t, err)
+		d, err := newCluster(shared.dir+"/d", Options{})
+		must(t, err)
+		shared.pair = &Pair{s, d}
+	}
+	t.Cleanup(func() {
+		for _, c := range []*Cluster{shared.pair.S, shared.pair.D} {
+			for _, n := range c.Nodes {
+				n.Proxy.Heal()
+			}
+			c.Reset(t)
+		}
+	})
+	return *shared.pair
+}
+
+// Reset deletes all topics and groups, so that the next test begins with an empty cluster.
+func (c *Cluster) Reset(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	defer cancel()
+	listed, err := c.adm.ListTopicsWithInternal(ctx)
+	must(t, err)
+	var doomed []string
+	for _, name := range listed.Names() {
+		if name != "__consumer_offsets" && name != "__transaction_state" && name != "__share_group_state" {
+			doomed = append(doomed, name)
+		}
+	}
+	if len(doomed) > 0 {
+		_, err = c.adm.DeleteTopics(ctx, doomed...)
+		must(t, err)
+	}
+	groups, err := c.adm.ListGroups(ctx)
+	must(t, err)
+	if names := groups.Groups(); len(names) > 0 {
+		Eventually(t, 15*time.Second, func() error {
+			gone, err := c.adm.DeleteGroups(ctx, names...)
+			if err != nil || gone.Error() == nil || strings.Contains(gone.Error().Error(), "GROUP_ID_NOT_FOUND") {
+				return err
+			}
+			return gone.Error()
+		})
+	}
+	Eventually(t, 20*time.Second, func() error {
+		left, err := c.adm.ListTopicsWithInternal(ctx)
+		if err != nil {
+			return err
+		}
+		for _, name := range doomed {
+			if left.Has(name) {
+				return fmt.Errorf("topic %s is still there", name)
+			}
+		}
+		return nil
+	})
+}
+
+// Mirror are the settings of a daemon that mirrors topics from S to D.
+func (p Pair) Mirror(topics ...string) Settings {
+	return Settings{Source: p.S.Bootstrap(), Destination: p.D.Bootstrap(), Mirror: "east", Topics: topics}
+}
+
+// Proxied is Mirror with both clusters behind their proxies.
+func (p Pair) Proxied(topics ...string) Settings {
+	s := p.Mirror(topics...)
+	s.Source, s.Destination, s.Direct = p.S.Proxied(), p.D.Proxied(), p.D.Bootstrap()
+	return s
+}
+
+// Load writes to all partitions of topics until stopped, about rate records a second, and fails the test on an error.
+type Load struct {
+	stop chan struct{}
+	done chan error
+}
+
+// StartLoad starts a load on a cluster.
+func StartLoad(t testing.TB, c *Cluster, rate int, partitions int32, topics ...string) *Load {
+	t.Helper()
+	cl := c.Producer(t, kgo.MaxBufferedRecords(1<<16), kgo.ProducerLinger(2*time.Millisecond))
+	l := &Load{make(chan struct{}), make(chan error, 1)}
+	go func() {
+		defer cl.Close()
+		l.done <- l.run(cl, rate, partitions, topics)
+	}()
+	return l
+}
+
+func (l *Load) run(cl *kgo.Client, rate int, partitions int32, topics []string) error {
+	failed := make(chan error, 1)
+	promise := func(_ *kgo.Record, err error) {
+		if err != nil {
+			select {
+			case failed <- err:
+			default:
+			}
+		}
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; {
+		select {
+		case <-l.stop:
+			if err := cl.Flush(context.Background()); err != nil {
+				return err
+			}
+			select {
+			case err := <-failed:
+				return err
+			default:
+				return nil
+			}
+		case <-tick.C:
+		}
+		for range max(1, rate/100) {
+			r := Numbered(topics[n%len(topics)], int32(n/len(topics))%partitions, n, 1)[0]
+			cl.Produce(context.Background(), r, promise)
+			n++
+		}
+	}
+}
+
+// Stop ends the load; everything it wrote is acknowledged.
+func (l *Load) Stop(t testing.TB) {
+	t.Helper()
+	close(l.stop)
+	must(t, <-l.done)
+}
