@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"mirrord/internal/recordbatch"
+)
+
+// Codec compresses and decompresses what is inside record batches, with franz-go's implementations. Safe for
+// concurrent use.
+var Codec recordbatch.Codec = newCodec()
+
+type codec struct {
+	compressors  map[uint8]kgo.Compressor
+	decompressor kgo.Decompressor
+}
+
+// newCodec makes one compressor per codec of the attributes' low bits: none, gzip, snappy, lz4, zstd.
+func newCodec() codec {
+	c := codec{compressors: map[uint8]kgo.Compressor{}, decompressor: kgo.DefaultDecompressor()}
+	for id, kind := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(),
+		kgo.Lz4Compression(), kgo.ZstdCompression()} {
+		compressor, err := kgo.DefaultCompressor(kind)
+		if err != nil {
+			panic(err) // a default level is always valid
+		}
+		c.compressors[uint8(id)] = compressor
+	}
+	return c
+}
+
+func (c codec) Decompress(codec uint8, src []byte) ([]byte, error) {
+	if codec == 0 {
+		return src, nil
+	}
+	if _, ok := c.compressors[codec]; !ok {
+		return nil, fmt.Errorf("decompress: unknown codec %d", codec)
+	}
+	return c.decompressor.Decompress(src, kgo.CompressionCodecType(codec))
+}
+
+func (c codec) Compress(codec uint8, src []byte) ([]byte, error) {
+	compressor, ok := c.compressors[codec]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("compress: unknown codec %d", codec)
+	case codec == 0:
+		return src, nil
+	}
+	var dst bytes.Buffer
+	out, used := compressor.Compress(&dst, src)
+	if uint8(used) != codec {
+		return nil, fmt.Errorf("compress: codec %d is not available", codec)
+	}
+	return out, nil
+}
