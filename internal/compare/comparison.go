@@ -1,0 +1,198 @@
+package compare
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// comparison is one partition being verified.
+type comparison struct {
+	*pair
+	last     int64 // up to where a stopped partition was mirrored; −1: unknown
+	counted  func(records int64)
+	from, to int64
+	cleaned  bool // compaction: a record that one side lacks may have been superseded
+	whole    bool // every offset is read
+	keys     superseded
+
+	records   int64
+	reported  int64 // of records, to counted
+	different int64
+	diff      finding
+	notes     []string
+}
+
+// compare reads the range that both sides hold.
+func (c *comparison) compare(ctx context.Context, full bool) (err error) {
+	if c.cleaned, err = c.isCompacted(ctx); err != nil {
+		return err
+	}
+	c.from = c.low()
+	c.to = max(c.from, min(c.high(), c.decided()))
+	c.tellEnds()
+	parts := windows(c.from, c.to, full)
+	c.whole = len(parts) == 1
+	read := int64(0)
+	for _, w := range parts {
+		if err := c.window(ctx, w); err != nil {
+			return err
+		}
+		read += w[1] - w[0]
+	}
+	if !c.whole && c.to > c.from {
+		c.note("sample: %d of %d offsets compared", read, c.to-c.from)
+	}
+	if c.cleaned && full {
+		return c.judgeKeys(ctx)
+	}
+	return nil
+}
+
+// windows are the parts of [from, to) to read, in order.
+func windows(from, to int64, full bool) [][2]int64 {
+	if full || to-from <= wholeBelow {
+		return [][2]int64{{from, to}}
+	}
+	parts := [][2]int64{{from, from + endWindow}}
+	begin, stretch := from+endWindow, (to-from-2*endWindow)/sampleWindows
+	for i := range int64(sampleWindows) {
+		at := begin + i*stretch + rand.Int64N(stretch-sampleWindow+1)
+		parts = append(parts, [2]int64{at, at + sampleWindow})
+	}
+	return append(parts, [2]int64{to - endWindow, to})
+}
+
+func (c *comparison) window(ctx context.Context, w [2]int64) error {
+	src, dst := c.streams(w[0], w[1], verifyBytes)
+	err := sideBySide(ctx, src, dst, func(offset int64, s, d *item) (bool, error) {
+		c.judge(offset, s, d)
+		if c.records-c.reported >= 100_000 {
+			c.report()
+		}
+		return true, nil
+	})
+	c.report()
+	if moved := max(src.from, dst.from); err == nil && moved > w[0] {
+		c.note("offsets below %d expired meanwhile", moved)
+	}
+	return err
+}
+
+func (c *comparison) report() {
+	c.counted(c.records - c.reported)
+	c.reported = c.records
+}
+
+// judge takes what both sides hold at an offset.
+func (c *comparison) judge(offset int64, s, d *item) {
+	r, what := relate(s, d)
+	switch {
+	case r == neither:
+		return
+	case c.cleaned && r == sourceOnly && s.Key != nil:
+		c.follow(s, true, true)
+		return
+	case c.cleaned && r == destinationOnly && d.Key != nil:
+		c.follow(d, true, false)
+		return
+	case r == equal && c.cleaned:
+		c.follow(s, false, true)
+	}
+	c.records++
+	if r == equal {
+		return
+	}
+	c.differs(finding{offset, what})
+}
+
+// follow remembers keys where every later record of them will be seen.
+func (c *comparison) follow(i *item, alone, atSource bool) {
+	if c.whole {
+		c.keys.see(i, alone, atSource)
+	}
+}
+
+func (c *comparison) differs(f finding) {
+	c.different++
+	if c.diff.offset < 0 || f.offset < c.diff.offset {
+		c.diff = f
+	}
+}
+
+// judgeKeys reads on where only one side has gone on, since what comes there may supersede what the other side lacks,
+// and judges what remains.
+func (c *comparison) judgeKeys(ctx context.Context) error {
+	if len(c.keys.pending) > 0 {
+		src, _ := c.streams(c.to, c.s.lso, verifyBytes)
+		src.decided = c.s.lso
+		_, dst := c.streams(c.to, c.d.lso, verifyBytes)
+		dst.decided = c.d.lso
+		err := sideBySide(ctx, src, dst, func(_ int64, s, d *item) (bool, error) {
+			for _, i := range []*item{s, d} {
+				if i.visible() {
+					c.keys.see(i, false, false)
+				}
+			}
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if f := c.keys.lost(); f.offset >= 0 {
+		c.differs(f)
+	}
+	if names, count := c.keys.dead(); count > 0 {
+		c.note("%d keys live on at the destination whose tombstones are gone at the source: %s%s", count,
+			strings.Join(names, ", "), etc(count > len(names)))
+	}
+	if c.keys.full {
+		c.note("more than %d keys to follow: whether all missing records are superseded is not known", len(c.keys.pending))
+	}
+	return nil
+}
+
+func etc(more bool) string {
+	if more {
+		return ", …"
+	}
+	return ""
+}
+
+// tellEnds notes what only one side holds, and what is not decided.
+func (c *comparison) tellEnds() {
+	switch {
+	case c.s.start < c.d.start:
+		c.note("the source begins at offset %d, the destination at %d", c.s.start, c.d.start)
+	case c.s.start > c.d.start:
+		c.note("the destination begins at offset %d, the source at %d", c.d.start, c.s.start)
+	}
+	switch {
+	case c.s.hw > c.d.hw:
+		c.note("the source has %d more offsets", c.s.hw-c.d.hw)
+	case c.s.hw < c.d.hw:
+		c.note("the destination has %d more offsets", c.d.hw-c.s.hw)
+	}
+	if open := c.high() - c.to; open > 0 && c.to > c.from {
+		c.note("%d offsets from %d on are not compared: a transaction is open", open, c.to)
+	}
+}
+
+func (c *comparison) note(format string, args ...any) {
+	c.notes = append(c.notes, fmt.Sprintf(format, args...))
+}
+
+// detail is all there is to say, the difference first.
+func (c *comparison) detail() string {
+	notes := c.notes
+	if c.diff.offset >= 0 {
+		where := ""
+		if c.last >= 0 && c.diff.offset >= c.last {
+			where = fmt.Sprintf(" (beyond the last mirrored offset %d: a failback would meet it)", c.last)
+		}
+		notes = append([]string{fmt.Sprintf("offset %d: %s%s; %d of %d records differ", c.diff.offset, c.diff.what, where, c.different, c.records)}, notes...)
+	}
+	return strings.Join(notes, "; ")
+}
