@@ -80,24 +80,13 @@ func (s *Store) pass(a *appending) (appended, error) {
 }
 
 // awaitAppended waits until the view shows an append; false: its topic was deleted since, so it must be repeated.
-func (v *View) awaitAppended(ctx context.Context, shard int32, at appended) (bool, error) {
-	for {
-		changed := v.Changed()
-		if bad, ok := v.BadRecord(shard); ok {
-			return false, badShard(shard, bad)
-		}
-		switch next, id := v.position(shard); {
-		case id != at.topicID:
-			return false, nil
-		case next >= at.next:
-			return true, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
-		case <-changed:
-		}
-	}
+func (v *View) awaitAppended(ctx context.Context, shard int32, at appended) (seen bool, err error) {
+	err = v.wait(ctx, shard, func() bool {
+		next, id := v.position(shard)
+		seen = id == at.topicID
+		return !seen || next >= at.next
+	})
+	return seen, err
 }
 
 // owns reports whether appends to a shard are allowed: it was claimed, or this append claims it.

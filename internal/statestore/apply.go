@@ -197,27 +197,15 @@ func (v *View) forgetCommands(partition int32, recreated bool) {
 func (v *View) markLoaded(shard int32) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.shards[shard].loaded {
+	s := v.shards[shard]
+	if s.loaded {
 		return
 	}
-	v.shards[shard].loaded = true
-	v.judge()
+	s.loaded = true
+	if !s.judged {
+		s.judged, s.empty = true, s.applied == 0 && s.bad == nil
+	}
 	v.signal()
-}
-
-// judge decides once, when everything is loaded, whether the state topic held nothing.
-func (v *View) judge() {
-	if v.judged {
-		return
-	}
-	empty := true
-	for _, s := range v.shards {
-		if !s.loaded {
-			return
-		}
-		empty = empty && s.applied == 0 && s.bad == nil
-	}
-	v.judged, v.fresh = true, empty
 }
 
 // begin sets the topic that is read from now on. With another one than before, everything that the view holds stays, as
@@ -244,6 +232,12 @@ func (v *View) position(shard int32) (next int64, id mirror.TopicID) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.shards[shard].next, v.topicID
+}
+
+func (v *View) id() mirror.TopicID {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.topicID
 }
 
 // lost lists the records of a shard that a new state topic does not hold yet: nothing as soon as it holds anything, for

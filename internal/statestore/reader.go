@@ -129,8 +129,8 @@ func (r *Reader) follow(ctx context.Context, cursors []*cursor) error {
 		return nil
 	}
 	err := r.eachBroker(ctx, cursors, func(ctx context.Context, mine []*cursor) error {
-		for time.Now().Before(until) {
-			err := fetch(ctx, r.client, r.readable(mine), min(followWait, life), func(c *cursor, got fetched) error {
+		for wait := time.Duration(0); time.Now().Before(until); wait = min(followWait, life) { // first, ends must be known
+			err := fetch(ctx, r.client, r.readable(mine), wait, func(c *cursor, got fetched) error {
 				r.take(c, got)
 				return nil
 			})

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,6 +43,8 @@ type Store struct {
 	metrics *metrics
 	appends chan *appending
 	ended   chan struct{} // closed when Run ends
+	// patience is how long a refused generation may be the one before a rebalance.
+	patience time.Duration
 
 	mu      sync.Mutex // guards what follows
 	member  member
@@ -59,7 +63,7 @@ type member struct {
 // Open makes a Store without touching the network. Nothing is read or written before Run.
 func Open(cfg Config, deps Deps) *Store {
 	s := &Store{cfg: cfg, deps: deps, view: NewView(0), appends: make(chan *appending), ended: make(chan struct{}),
-		changed: make(chan struct{}), owned: map[int32]bool{}}
+		changed: make(chan struct{}), owned: map[int32]bool{}, patience: generationPatience}
 	s.metrics = newMetrics(deps.Registerer, s.view)
 	return s
 }
@@ -76,7 +80,11 @@ func (s *Store) TransactionalID() string { return s.cfg.GroupID + "-" + s.deps.I
 func (s *Store) SetMember(memberID string, generation int32, instanceID *string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.member
 	s.member = member{memberID, generation, instanceID}
+	if before.id == memberID && before.generation == generation {
+		return
+	}
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
@@ -127,6 +135,7 @@ func (s *Store) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Run(ctx) })
 	g.Go(func() error { return newWriter(s).run(ctx) })
+	g.Go(func() error { return s.restore(ctx) })
 	return g.Wait()
 }
 
@@ -175,16 +184,43 @@ func (s *Store) recreate(ctx context.Context) error {
 // errCreated makes the reader look again.
 var errCreated = errors.New("the state topic was created just now")
 
+// restore writes the shards that this instance owns again whenever the state topic was replaced; everything else would
+// be lost if the instance ended before it has something to write.
+func (s *Store) restore(ctx context.Context) error {
+	var last mirror.TopicID
+	for {
+		changed := s.view.Changed()
+		if id := s.view.id(); id != last {
+			for _, shard := range s.claimed() {
+				if err := s.Append(ctx, shard); err != nil && ctx.Err() == nil {
+					s.deps.Log.Warn("shard could not be written to the new state topic", mirror.KeyShard, shard, mirror.KeyErr, err)
+				}
+			}
+			last = id
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-changed:
+		}
+	}
+}
+
+func (s *Store) claimed() []int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.owned))
+}
+
 // WaitLoaded waits until the view holds everything of a shard up to the high watermark that it has now. A transaction
 // that a dead predecessor left open would hold that back: it is ended, by taking over its transactional id.
 func (s *Store) WaitLoaded(ctx context.Context, shard int32) error {
 	if err := s.waitShards(ctx, shard); err != nil {
 		return err
 	}
-	client := s.deps.Cluster.Client()
-	end, err := listOffset(ctx, client, StateTopic, shard, -1)
+	end, err := s.highWatermark(ctx, shard)
 	if err != nil {
-		return fmt.Errorf("load shard %d: %w", shard, err)
+		return err
 	}
 	patience, cancel := context.WithTimeout(ctx, openTransactionPatience)
 	err = s.view.waitRead(patience, shard, end)
@@ -196,6 +232,19 @@ func (s *Store) WaitLoaded(ctx context.Context, shard int32) error {
 		s.deps.Log.Debug("open transaction of the last owner could not be ended", mirror.KeyShard, shard, mirror.KeyErr, err)
 	}
 	return s.view.waitRead(ctx, shard, end)
+}
+
+// highWatermark asks until it is told: leaders move, and a new topic is not known everywhere at once.
+func (s *Store) highWatermark(ctx context.Context, shard int32) (int64, error) {
+	for {
+		end, err := listOffset(ctx, s.deps.Cluster.Client(), StateTopic, shard, -1)
+		if err == nil {
+			return end, nil
+		}
+		if !pause(ctx, readerBackoff) {
+			return 0, fmt.Errorf("load shard %d: %w", shard, err)
+		}
+	}
 }
 
 func (s *Store) waitShards(ctx context.Context, shard int32) error {
@@ -233,17 +282,35 @@ func (s *Store) endOpenTransaction(ctx context.Context, shard int32) error {
 
 // waitRead waits until a shard was read up to an offset.
 func (v *View) waitRead(ctx context.Context, shard int32, to int64) error {
+	err := v.wait(ctx, shard, func() bool {
+		next, _ := v.position(shard)
+		return next >= to
+	})
+	if err != nil {
+		return fmt.Errorf("read shard %d to offset %d: %w", shard, to, err)
+	}
+	return nil
+}
+
+// waitLoaded waits until a shard of the present topic was read to its end once. Only then it is known whether the topic
+// holds anything (see lost).
+func (v *View) waitLoaded(ctx context.Context, shard int32) error {
+	return v.wait(ctx, shard, func() bool { return v.Loaded(shard) })
+}
+
+// wait waits for something about a shard to become true, unless a record that cannot be read has stopped it.
+func (v *View) wait(ctx context.Context, shard int32, done func() bool) error {
 	for {
 		changed := v.Changed()
 		if bad, ok := v.BadRecord(shard); ok {
 			return badShard(shard, bad)
 		}
-		if next, _ := v.position(shard); next >= to {
+		if done() {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("read shard %d to offset %d: %w", shard, to, ctx.Err())
+			return context.Cause(ctx)
 		case <-changed:
 		}
 	}

@@ -50,7 +50,7 @@ func (t *transactor) commit(ctx context.Context, records []*kgo.Record, m member
 	if err != nil {
 		return nil, err
 	}
-	if err := t.commitOffsets(ctx, ends, m); err != nil {
+	if err := t.commitOffsets(ctx, ends, m, topicID); err != nil {
 		return nil, err
 	}
 	topics, err := askMetadata(ctx, t.client, []string{StateTopic})
@@ -90,7 +90,7 @@ func (t *transactor) produce(ctx context.Context, records []*kgo.Record) (map[in
 
 // commitOffsets is what fences (protocol R15): the group coordinator refuses a member or generation of the past, and
 // then the transaction is not committed.
-func (t *transactor) commitOffsets(ctx context.Context, ends map[int32]int64, m member) error {
+func (t *transactor) commitOffsets(ctx context.Context, ends map[int32]int64, m member, topicID mirror.TopicID) error {
 	producerID, producerEpoch, err := t.client.ProducerID(ctx)
 	if err != nil {
 		return classified(err)
@@ -107,7 +107,8 @@ func (t *transactor) commitOffsets(ctx context.Context, ends map[int32]int64, m 
 	if err != nil {
 		return fmt.Errorf("add offsets to transaction: %w", err)
 	}
-	req := t.offsetCommit(ends, m, producerID, producerEpoch)
+	req := t.offsetCommit(ends, m, topicID)
+	req.ProducerID, req.ProducerEpoch = producerID, producerEpoch
 	err = retryCode(ctx, func() (int16, error) {
 		resp, err := req.RequestWith(ctx, t.client)
 		if err != nil {
@@ -121,12 +122,11 @@ func (t *transactor) commitOffsets(ctx context.Context, ends map[int32]int64, m 
 	return nil
 }
 
-func (t *transactor) offsetCommit(ends map[int32]int64, m member, producerID int64, producerEpoch int16) *kmsg.TxnOffsetCommitRequest {
+func (t *transactor) offsetCommit(ends map[int32]int64, m member, topicID mirror.TopicID) *kmsg.TxnOffsetCommitRequest {
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.TransactionalID, req.ProducerID, req.ProducerEpoch = t.id, producerID, producerEpoch
-	req.Group, req.MemberID, req.Generation, req.InstanceID = t.group, m.id, m.generation, m.instanceID
+	req.TransactionalID, req.Group, req.MemberID, req.Generation, req.InstanceID = t.id, t.group, m.id, m.generation, m.instanceID
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
-	topic.Topic = StateTopic
+	topic.Topic, topic.TopicID = StateTopic, topicID // by id where the broker can
 	for partition, next := range ends {
 		p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
 		p.Partition, p.Offset = partition, next

@@ -15,8 +15,6 @@ type View struct {
 	mu      sync.RWMutex
 	changed chan struct{} // closed and replaced at each change
 	topicID mirror.TopicID
-	fresh   bool // the state topic held nothing when it was first read to its end
-	judged  bool // fresh is decided
 	unknown int64
 
 	shards     []*shardView
@@ -33,6 +31,8 @@ type shardView struct {
 	next     int64             // next offset to read
 	applied  int64             // records read since the topic was created
 	loaded   bool
+	judged   bool // empty is decided
+	empty    bool // held nothing when it was first read to its end
 	bad      *BadRecord
 	claim    *ShardClaim
 	report   ShardReport
@@ -86,11 +86,12 @@ func (v *View) Shards() int32 {
 	return int32(len(v.shards))
 }
 
-// Fresh reports whether the state topic held nothing at all when it was first read to its end.
+// Fresh reports whether the state topic held nothing at all when it was first read to its end. Trust it only once all
+// shards are loaded.
 func (v *View) Fresh() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.judged && v.fresh
+	return len(v.shards) > 0 && !slices.ContainsFunc(v.shards, func(s *shardView) bool { return !s.judged || !s.empty })
 }
 
 // Loaded reports whether a shard was read to the end that it had when reading began.

@@ -77,7 +77,7 @@ func (w *writer) write(ctx context.Context, batch []*appending) {
 			refuse(batch, errStoreEnded)
 			return
 		case isMembership(err):
-			if !outdated(err) || !await(ctx, changed, generationPatience) {
+			if !outdated(err) || !await(ctx, changed, w.patience) {
 				refuse(batch, mirror.Errorf(mirror.Fenced, "the group refused member %q of generation %d: %w", m.id, m.generation, err))
 				return
 			}
@@ -122,6 +122,11 @@ func (w *writer) admit(batch []*appending) (good []*appending) {
 func (w *writer) commit(ctx context.Context, batch []*appending, m member) (map[int32]appended, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
+	for _, a := range batch {
+		if err := w.view.waitLoaded(ctx, a.shard); err != nil {
+			return nil, err
+		}
+	}
 	records, id := w.records(batch)
 	if len(records) == 0 {
 		return nil, nil
