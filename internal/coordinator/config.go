@@ -1,0 +1,46 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"mirrord/internal/mirror"
+)
+
+// Config tunes membership and retries.
+type Config struct {
+	GroupID        string
+	InstanceID     string        // static membership; empty: none
+	SessionTimeout time.Duration // of the classic group protocol
+	Retry          mirror.Backoff
+}
+
+// DefaultConfig is what an empty file means.
+func DefaultConfig() Config {
+	return Config{GroupID: "mirrord", SessionTimeout: 10 * time.Second,
+		Retry: mirror.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Minute, MaxAttempts: 20}}
+}
+
+// Validate reports every problem at once, each with its key.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.GroupID != "", "group_id: must not be empty")
+	check(c.SessionTimeout >= time.Second, "session_timeout: must be at least 1s, got %v", c.SessionTimeout)
+	check(c.Retry.Initial > 0, "retry.initial_backoff: must be positive, got %v", c.Retry.Initial)
+	check(c.Retry.Max >= c.Retry.Initial, "retry.max_backoff: must be at least initial_backoff, got %v", c.Retry.Max)
+	check(c.Retry.MaxAttempts >= 0, "retry.max_attempts: must not be negative, got %d", c.Retry.MaxAttempts)
+	return errors.Join(errs...)
+}
+
+// heartbeat is the pause between heartbeats: what a rebalance and the end of a frozen instance's work are noticed after.
+func (c Config) heartbeat() time.Duration { return c.SessionTimeout / 8 }
+
+// leaseTime is how long a successful heartbeat lets effects leave. The rest of the session is for what left at the last
+// moment, and for clocks that run apart.
+func (c Config) leaseTime() time.Duration { return c.SessionTimeout - c.SessionTimeout/5 }

@@ -1,0 +1,98 @@
+package coordinator
+
+import (
+	"time"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// sightings remembers the state in which each partition of each mirror was last seen, to tell changes by any owner.
+type sightings struct {
+	begun  bool // the first full view was taken in silently
+	states map[mirror.Partition]sighting
+}
+
+type sighting struct {
+	state mirror.State
+	epoch int32
+}
+
+func newSightings() *sightings { return &sightings{states: map[mirror.Partition]sighting{}} }
+
+// update takes in the view and returns what has changed since the last time.
+func (x *sightings) update(v *statestore.View, index *index) (events []mirror.Event) {
+	silent := !x.begun
+	x.begun = x.begun || allLoaded(v)
+	now := time.Now()
+	states := make(map[mirror.Partition]sighting, len(x.states))
+	for name := range index.mirrors {
+		for _, s := range v.Partitions(name) {
+			is := sighting{s.State, s.StateEpoch}
+			states[s.Partition] = is
+			was, known := x.states[s.Partition]
+			if !known {
+				was.state = mirror.Unknown
+			}
+			if silent || was.state == is.state && was.epoch == is.epoch {
+				continue
+			}
+			events = append(events, mirror.Event{At: now, Mirror: s.Mirror, Topic: s.Topic, Partition: s.Index,
+				Name: "state changed", From: was.state, To: is.state, Message: s.ErrorMessage})
+		}
+	}
+	x.states = states
+	return events
+}
+
+func allLoaded(v *statestore.View) bool {
+	n := v.Shards()
+	for shard := range n {
+		if !v.Loaded(shard) {
+			return false
+		}
+	}
+	return n > 0
+}
+
+// linesAtOnce is how many changes of one kind are logged one by one.
+const linesAtOnce = 10
+
+// tell hands events on and logs those of partitions that this instance drives, many of a kind in one line.
+func (r *runner) tell(events []mirror.Event) {
+	type kind struct {
+		mirror   string
+		from, to mirror.State
+	}
+	counts := map[kind]int{}
+	of := func(e mirror.Event) kind { return kind{e.Mirror, e.From, e.To} }
+	for _, e := range events {
+		r.deps.Event(e)
+		counts[of(e)]++
+	}
+	for _, e := range events {
+		k := of(e)
+		switch n := counts[k]; {
+		case n == 0:
+		case n > linesAtOnce:
+			r.log.Info("states changed", mirror.KeyMirror, k.mirror, mirror.KeyCount, n, mirror.KeyFrom, k.from.String(),
+				mirror.KeyTo, k.to.String(), mirror.KeyTopic, e.Topic+", …", mirror.KeyCause, e.Message)
+			counts[k] = 0
+		default:
+			r.logChange(e)
+		}
+	}
+}
+
+func (r *runner) logChange(e mirror.Event) {
+	args := []any{mirror.KeyMirror, e.Mirror, mirror.KeyTopic, e.Topic, mirror.KeyPartition, e.Partition,
+		mirror.KeyFrom, e.From.String(), mirror.KeyTo, e.To.String()}
+	if e.Message != "" {
+		args = append(args, mirror.KeyCause, e.Message)
+	}
+	if e.To == mirror.Failed {
+		r.log.Warn("state changed", args...)
+		return
+	}
+	r.log.Info("state changed", args...)
+}

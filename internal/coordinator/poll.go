@@ -1,0 +1,161 @@
+package coordinator
+
+import (
+	"slices"
+	"time"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// Pauses between looks at the data path.
+const (
+	pollDraining = 50 * time.Millisecond // something is to be paused or stopped, and somebody waits for it
+	pollSettling = 500 * time.Millisecond
+	pollIdle     = 2 * time.Second // also how often positions are reported
+	// settleTime is how long a partition has to run after a failure before that is forgotten.
+	settleTime = 3 * time.Second
+	// reportRows bounds a ShardReport, which has to fit into one record.
+	reportRows = 8000
+)
+
+// poll asks the data path about its partitions: which have drained, which make progress again, where they are.
+func (r *runner) poll(now time.Time) {
+	if len(r.shards) == 0 || now.Sub(r.polled) < r.pollPause() {
+		return
+	}
+	r.polled = now
+	positions := r.deps.DataPath.Positions()
+	r.reports = make(map[mirror.Partition]mirror.PositionReport, len(positions))
+	for _, p := range positions {
+		r.reports[p.Partition] = p
+	}
+	for _, s := range r.shards {
+		for _, t := range s.parts {
+			r.observe(t, now)
+		}
+	}
+	if now.Sub(r.reported) >= pollIdle {
+		r.reported = now
+		for _, s := range r.shards {
+			r.report(s, now)
+		}
+	}
+}
+
+// pollPause is the shortest pause that any partition needs.
+func (r *runner) pollPause() time.Duration {
+	pause := pollIdle
+	for _, s := range r.shards {
+		if s.phase == releasing {
+			return pollDraining
+		}
+		for p := range s.parts {
+			switch state, _ := r.view.Partition(p); {
+			case state.State == mirror.Pausing, state.State == mirror.Stopping:
+				return pollDraining
+			case settling(state):
+				pause = pollSettling
+			}
+		}
+	}
+	return pause
+}
+
+// settling reports whether a partition has yet to show that a failure is over.
+func settling(s statestore.PartitionState) bool {
+	return s.State == mirror.Mirroring && (s.ErrorMessage != "" || s.RetryAttempt != 0 || s.Kind != mirror.Retriable)
+}
+
+// observe turns what the data path says about a partition into what happened to it.
+func (r *runner) observe(t *part, now time.Time) {
+	state, ok := r.view.Partition(t.partition)
+	if !ok || state.StateEpoch != t.epoch || t.event.what != nothing {
+		return
+	}
+	report, known := r.reports[t.partition]
+	known = known && report.StateEpoch == t.epoch
+	switch {
+	case state.State == mirror.Pausing || state.State == mirror.Stopping:
+		r.observeDrain(t, report, known)
+	case settling(state) && known && report.DestinationOffset >= 0:
+		if t.base < 0 {
+			t.base = report.DestinationOffset
+		}
+		if now.Sub(t.since) >= settleTime && (report.DestinationOffset > t.base || report.Lag() == 0) {
+			t.event, t.retries = happening{what: settled}, 0
+		}
+	}
+}
+
+// observeDrain notes that the data path holds nothing of a partition any more. What it was never told of in this process
+// it holds nothing of.
+func (r *runner) observeDrain(t *part, report mirror.PositionReport, known bool) {
+	switch {
+	case known && report.Drained && report.DestinationOffset >= 0:
+		epoch := report.SourceEpoch.LeaderEpoch
+		if epochs := r.view.Epochs(t.partition); epoch < 0 && len(epochs) > 0 {
+			epoch = epochs[len(epochs)-1].LeaderEpoch
+		}
+		t.event = happening{what: drained, position: mirror.Position{LeaderEpoch: epoch, Offset: report.DestinationOffset}}
+	case known && report.Drained, !t.ran && !r.known[t.partition]:
+		state, _ := r.view.Partition(t.partition)
+		t.event = happening{what: unlocated}
+		if state.State == mirror.Pausing {
+			t.event.what = drained
+		}
+	}
+}
+
+// report prepares what the owner last knows about the positions of a shard, if it has changed.
+func (r *runner) report(s *shard, now time.Time) {
+	if s.phase != driving {
+		return
+	}
+	var rows []statestore.ReportedPosition
+	s.epochs = s.epochs[:0]
+	for p := range s.parts {
+		at, ok := r.reports[p]
+		if !ok {
+			continue
+		}
+		row := statestore.ReportedPosition{Partition: p, SourceOffset: at.SourceOffset, DestinationOffset: at.DestinationOffset}
+		if !at.OldestUnmirrored.IsZero() {
+			row.LagMillis = max(0, now.Sub(at.OldestUnmirrored).Milliseconds())
+		}
+		rows = append(rows, row)
+		if epochs, news := withEpoch(r.view.Epochs(p), at.SourceEpoch); news {
+			s.epochs = append(s.epochs, statestore.SourceEpochs{Partition: p, Epochs: epochs})
+		}
+	}
+	slices.SortFunc(rows, func(a, b statestore.ReportedPosition) int { return comparePartitions(a.Partition, b.Partition) })
+	rows = rows[:min(len(rows), reportRows)]
+	if !slices.Equal(rows, s.rows) {
+		s.rows, s.rowsDirty = rows, true
+	}
+}
+
+// keptEpochs is how many leader epochs of the source are remembered.
+const keptEpochs = 20
+
+// withEpoch adds a leader epoch to those recorded, if it is newer.
+func withEpoch(known []mirror.Position, epoch mirror.Position) ([]mirror.Position, bool) {
+	if epoch.LeaderEpoch < 0 || len(known) > 0 && known[len(known)-1].LeaderEpoch >= epoch.LeaderEpoch {
+		return known, false
+	}
+	known = append(slices.Clone(known), epoch)
+	return known[max(0, len(known)-keptEpochs):], true
+}
+
+// reportRecords are the records that report made, once.
+func (r *runner) reportRecords(s *shard, now time.Time) (records []statestore.Record) {
+	for _, e := range s.epochs {
+		records = append(records, e)
+	}
+	s.epochs = nil
+	if s.rowsDirty {
+		s.rowsDirty = false
+		records = append(records, statestore.ShardReport{ShardIndex: s.index, Owner: r.deps.Name, AtMillis: now.UnixMilli(), Positions: s.rows})
+	}
+	return records
+}

@@ -1,0 +1,230 @@
+package coordinator
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// runner is the event loop. Everything in it belongs to the goroutine of run; others reach it by Coordinator.post.
+type runner struct {
+	*Coordinator
+	ctx     context.Context // of all that the loop starts
+	started sync.WaitGroup  // goroutines that the loop has started
+
+	assigned  map[int32]bool   // shards that the group has given to this instance
+	shards    map[int32]*shard // those of them that are in hand
+	index     *index
+	seen      *sightings
+	wanted    []want                    // effects to begin in this pass
+	batches   map[*batch]bool           // running effects
+	commanded map[[2]string]time.Time   // topics, by mirror and name, whose wish a command changed lately
+	lag       map[[2]string]int64       // of topics that drain, as last looked at
+	lagAt     map[string]time.Time      // when that was begun, by mirror
+	lags      map[string]bool           // mirrors whose lag is being looked at
+	drainsNow bool                      // a topic drains
+	targets   []mirror.Target           // as last given to the data path
+	known     map[mirror.Partition]bool // of targets
+	reports   map[mirror.Partition]mirror.PositionReport
+
+	notBefore map[int32]time.Time // shards that are not to be taken up before
+	ending    bool
+	viewed    <-chan struct{} // closed when the view has changed since it was indexed
+	polled    time.Time       // when positions were last asked for
+	reported  time.Time
+	bound     bool  // the destination was seen to belong to this group
+	ended     error // why this instance must not run any more
+}
+
+func newRunner(c *Coordinator) *runner {
+	return &runner{Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
+		notBefore: map[int32]time.Time{}, seen: newSightings(), batches: map[*batch]bool{}, lags: map[string]bool{},
+		commanded: map[[2]string]time.Time{}, lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
+		reports: map[mirror.Partition]mirror.PositionReport{}}
+}
+
+const (
+	// minPause keeps changes that come in a row in one pass.
+	minPause = 5 * time.Millisecond
+	// maxShare bounds the loop's share of a core: after a pass it rests for so many times its length.
+	maxShare = 4
+)
+
+// run drives until the context ends, and then gives everything up in order.
+func (r *runner) run(ctx context.Context) error {
+	effects, cancel := context.WithCancel(context.WithoutCancel(ctx)) // effects may end their work while shards are released
+	defer cancel()
+	r.ctx = effects
+	for ctx.Err() == nil && r.ended == nil {
+		began := time.Now()
+		r.pass(began)
+		took := time.Since(began)
+		if !r.rest(ctx, max(minPause, maxShare*took)) {
+			break
+		}
+	}
+	r.end()
+	cancel()
+	r.started.Wait()
+	r.box.close()
+	return r.ended
+}
+
+// rest waits for something to do, at least pause long; false: the context ended.
+func (r *runner) rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(r.untilNext(time.Now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.box.wake:
+	case <-r.viewed:
+	case <-timer.C:
+	}
+	quiet := time.NewTimer(pause)
+	defer quiet.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-quiet.C:
+		return true
+	}
+}
+
+// pass looks at everything once and starts whatever is to be done. It never waits.
+func (r *runner) pass(now time.Time) {
+	r.box.drain()
+	r.look()
+	r.watchLease()
+	r.takeUp(now)
+	r.poll(now)
+	r.drainsNow = false
+	for _, s := range r.shards {
+		r.advance(s, now)
+	}
+	r.launch()
+	r.reconcile()
+	r.publish()
+}
+
+// look brings the index up to date with the view.
+func (r *runner) look() {
+	changed := r.view.Changed()
+	if changed == r.viewed {
+		return
+	}
+	r.viewed = changed
+	r.index.update(r.view)
+	r.tell(r.seen.update(r.view, r.index))
+	r.checkIdentity()
+	for _, s := range r.shards {
+		r.enroll(s)
+	}
+}
+
+// watchLease drops everything at once when the lease is over, and picks it up again when it is confirmed before the group
+// took the shards away.
+func (r *runner) watchLease() {
+	leased := r.lease.check() == nil
+	if r.leased.Swap(leased) && !leased {
+		r.log.Warn("lease lost, stopped all work", mirror.KeyGroup, r.deps.Config.GroupID)
+		for _, s := range r.shards {
+			r.drop(s)
+		}
+		r.reconcile()
+		r.deps.LeaseLost()
+	}
+}
+
+// untilNext is how long nothing is due. Draining partitions are looked at often: failover waits for them.
+func (r *runner) untilNext(now time.Time) time.Duration {
+	next := now.Add(pollIdle)
+	if r.drainsNow {
+		next = now.Add(lagPause / 2)
+	}
+	for _, s := range r.shards {
+		next = earliest(next, s.due(now))
+	}
+	if len(r.shards) > 0 {
+		next = earliest(next, r.polled.Add(r.pollPause()))
+		next = earliest(next, now.Add(r.lease.left()))
+	}
+	return max(0, next.Sub(now))
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// end gives up all shards in order, bounded.
+func (r *runner) end() {
+	r.ending = true
+	deadline := time.Now().Add(releaseTime)
+	var releasing []int32
+	for n := range r.shards {
+		releasing = append(releasing, n)
+	}
+	done := make(chan struct{})
+	r.release(releasing, func() { close(done) })
+	for {
+		r.pass(time.Now())
+		select {
+		case <-done:
+			return
+		default:
+		}
+		if !time.Now().Before(deadline) || r.lease.check() != nil {
+			for _, s := range r.shards {
+				r.drop(s)
+			}
+			r.reconcile()
+			return
+		}
+		select {
+		case <-r.box.wake:
+		case <-time.After(pollDraining):
+		}
+	}
+}
+
+// append writes records of a shard on a goroutine of its own. Until done is called nothing else is decided about the
+// shard. done is not called once the shard was dropped; after is, whatever happens.
+func (r *runner) append(s *shard, records []statestore.Record, done func(error), after ...func(error)) {
+	s.busy = true
+	r.started.Go(func() {
+		err := r.deps.Store.Append(s.ctx, s.index, records...)
+		r.box.post(func() {
+			if r.shards[s.index] == s {
+				s.busy = false
+				done(err)
+			}
+			for _, f := range after {
+				f(err)
+			}
+		})
+	})
+}
+
+// reconcile gives the data path the full set if it differs from the last one.
+func (r *runner) reconcile() {
+	var targets []mirror.Target
+	for _, s := range r.shards {
+		targets = r.targetsOf(s, targets)
+	}
+	slices.SortFunc(targets, compareTargets)
+	if slices.Equal(targets, r.targets) {
+		return
+	}
+	r.targets, r.known = targets, make(map[mirror.Partition]bool, len(targets))
+	for _, t := range targets {
+		r.known[t.Partition] = true
+	}
+	r.deps.DataPath.Reconcile(slices.Clone(targets))
+}
