@@ -24,6 +24,7 @@ type Options struct {
 	Version string            // Kafka release; empty: defaultVersion
 	Props   map[string]string // further broker properties
 	Heap    string            // -Xmx of a node; empty: 512m
+	Server  bool              // the JVM as brokers run it (all compilers, G1), not tuned for a quick start
 }
 
 const defaultVersion = "4.3.1"
@@ -63,7 +64,7 @@ type Cluster struct {
 // StartCluster starts a cluster and waits until it answers. It ends with the test.
 func StartCluster(t testing.TB, o Options) *Cluster {
 	t.Helper()
-	c, err := newCluster(t.TempDir(), o)
+	c, err := NewCluster(t.TempDir(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func StartCluster(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-func newCluster(dir string, o Options) (*Cluster, error) {
+// NewCluster starts a cluster with its data below dir; the caller closes it.
+func NewCluster(dir string, o Options) (*Cluster, error) {
 	o.Nodes, o.Version = max(1, o.Nodes), cmpOr(o.Version, defaultVersion)
 	c := &Cluster{Options: o, dir: dir, b: newBackend(dir)}
 	for i := range o.Nodes {
@@ -157,6 +159,14 @@ func (c *Cluster) Freeze(t testing.TB, i int) { must(t, c.b.freeze(i-1)) }
 
 // Thaw lets a frozen node go on.
 func (c *Cluster) Thaw(t testing.TB, i int) { must(t, c.b.thaw(i-1)) }
+
+// Pid is the process id of node i; 0 where nodes are no processes of this machine.
+func (c *Cluster) Pid(i int) int {
+	if j, ok := c.b.(*jvm); ok {
+		return j.procs[i-1].cmd.Process.Pid
+	}
+	return 0
+}
 
 // AwaitUp waits until all nodes are back and answer.
 func (c *Cluster) AwaitUp(t testing.TB) {

@@ -14,9 +14,9 @@ var pom []byte
 
 var jarsMu sync.Mutex
 
-// jars returns the folder with the jars of an Apache Kafka release and fetches them with Maven when the cache lacks
+// Jars returns the folder with the jars of an Apache Kafka release and fetches them with Maven when the cache lacks
 // them. MIRRORD_KAFKA_JARS names another cache folder (one sub-folder a release).
-func jars(version string) (string, error) {
+func Jars(version string) (string, error) {
 	jarsMu.Lock()
 	defer jarsMu.Unlock()
 	cache := os.Getenv("MIRRORD_KAFKA_JARS")

@@ -20,14 +20,18 @@ type jvm struct {
 	dir   string
 	jars  string
 	heap  string
+	flags []string
 	procs []*process
 }
 
 func (j *jvm) start(ctx context.Context, nodes []*Node, o Options) (err error) {
-	if j.jars, err = jars(o.Version); err != nil {
+	if j.jars, err = Jars(o.Version); err != nil {
 		return err
 	}
-	j.heap = cmpOr(o.Heap, "512m")
+	j.heap, j.flags = cmpOr(o.Heap, "512m"), []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m"}
+	if o.Server {
+		j.flags = []string{"-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"}
+	}
 	j.procs = make([]*process, len(nodes))
 	id, voters := newClusterID(), voters(nodes)
 	errs := make(chan error, len(nodes))
@@ -64,8 +68,8 @@ func (j *jvm) first(ctx context.Context, i int, clusterID, props string) error {
 func (j *jvm) node(i int) string { return filepath.Join(j.dir, fmt.Sprint("node-", i+1)) }
 
 func (j *jvm) launch(i int) (err error) {
-	cmd := exec.Command("java", "-Xms128m", "-Xmx"+j.heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "kafka.Kafka", "server.properties")
+	args := append([]string{"-Xms128m", "-Xmx" + j.heap, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, j.flags...)
+	cmd := exec.Command("java", append(args, "kafka.Kafka", "server.properties")...)
 	cmd.Dir, cmd.Env = j.node(i), append(os.Environ(), "CLASSPATH="+j.jars+"/*")
 	j.procs[i], err = startProcess(cmd, filepath.Join(j.node(i), "log"))
 	return err

@@ -38,9 +38,9 @@ func SharedPair(t *testing.T) Pair {
 		var err error
 		shared.dir, err = os.MkdirTemp("", "mirrord-e2e-")
 		must(t, err)
-		s, err := newCluster(shared.dir+"/s", Options{})
+		s, err := NewCluster(shared.dir+"/s", Options{})
 		must(t, err)
-		d, err := newCluster(shared.dir+"/d", Options{})
+		d, err := NewCluster(shared.dir+"/d", Options{})
 		must(t, err)
 		shared.pair = &Pair{s, d}
 	}
