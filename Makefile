@@ -3,7 +3,7 @@
 GO        ?= go
 BIN       := bin/mirrord
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS   := -s -w -X main.version=$(VERSION)
+LDFLAGS   := -s -w -X main.version=$(VERSION) -X mirrord/internal/daemon.version=$(VERSION)
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 UNIT      := $(shell $(GO) list ./... 2>/dev/null | grep -v '/test/')

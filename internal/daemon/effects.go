@@ -1,0 +1,269 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"mirrord/internal/compare"
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/promote"
+	"mirrord/internal/statestore"
+)
+
+// effects joins packages that do not know one another: what the coordinator asks for is done by compare and promote on
+// the clusters of the mirror.
+type effects struct {
+	destination *kafka.Cluster
+	source      func(mirror.Definition) (*kafka.Cluster, error)
+	view        *statestore.View
+	promoter    *promote.Promoter
+	positions   func() []mirror.PositionReport
+	event       func(mirror.Event)
+	opposites   opposites
+}
+
+// align is the effect of LOG_TRUNCATION. Targets may be of several mirrors.
+func (e *effects) align(ctx context.Context, targets []mirror.Target) []error {
+	errs := make([]error, len(targets))
+	byMirror := map[string][]int{}
+	for i, t := range targets {
+		byMirror[t.Partition.Mirror] = append(byMirror[t.Partition.Mirror], i)
+	}
+	var all sync.WaitGroup
+	for _, of := range byMirror {
+		all.Go(func() { e.alignMirror(ctx, targets, of, errs) })
+	}
+	all.Wait()
+	return errs
+}
+
+// alignMirror answers for the targets at the given places, all of one mirror.
+func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of []int, errs []error) {
+	fail := func(err error) {
+		for _, i := range of {
+			errs[i] = err
+		}
+	}
+	source, err := e.source(targets[of[0]].Mirror.Definition)
+	if err != nil {
+		fail(err)
+		return
+	}
+	opposite, err := e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source)
+	if err != nil {
+		fail(err)
+		return
+	}
+	var open []mirror.Target
+	var places []int
+	for _, i := range of {
+		if errs[i] = opposite.loop(targets[i].Topic); errs[i] == nil {
+			open, places = append(open, targets[i]), append(places, i)
+		}
+	}
+	results := compare.Align(ctx, source, e.destination, open, func(t mirror.Target) mirror.Position { return e.lastMirrored(opposite, t) })
+	for k, a := range results {
+		errs[places[k]] = a.Err
+		if a.Note != "" {
+			e.event(mirror.Event{At: time.Now(), Mirror: open[k].Partition.Mirror, Topic: open[k].Topic, Partition: open[k].Index,
+				Name: "logs compared", From: mirror.NotRecorded, To: mirror.NotRecorded, Message: a.Note})
+		}
+	}
+}
+
+// lastMirrored is the position up to which both logs are known to have agreed: as this mirror recorded it when it was
+// stopped, or, on failback, as the mirror in the other direction did.
+func (e *effects) lastMirrored(opposite opposite, t mirror.Target) mirror.Position {
+	if at, ok := e.view.LastMirror(t.Partition); ok {
+		return at
+	}
+	return opposite.lastMirrored(t.Topic, t.Index)
+}
+
+// fence is the effect of EPOCH_FENCING.
+func (e *effects) fence(ctx context.Context, targets []mirror.Target) []error {
+	epochs := make(map[mirror.Partition]int32, len(targets))
+	for _, p := range e.positions() {
+		epochs[p.Partition] = p.SourceEpoch.LeaderEpoch
+	}
+	above := make(map[mirror.Partition]int32, len(targets))
+	for _, t := range targets {
+		if epoch := max(t.Source.LeaderEpoch, epochs[t.Partition]); epoch >= 0 {
+			above[t.Partition] = epoch
+		}
+	}
+	return promote.Errors(e.promoter.Fence(ctx, targets, above))
+}
+
+// promote is the effect of STOPPING.
+func (e *effects) promote(ctx context.Context, targets []mirror.Target) []error {
+	return promote.Errors(e.promoter.Promote(ctx, targets))
+}
+
+// lag asks both clusters how many offsets of each topic are not mirrored yet. Topics of which a partition does not
+// answer are left out.
+func (e *effects) lag(ctx context.Context, mirrorName string, topics []string) (map[string]int64, error) {
+	m, ok := e.view.Mirror(mirrorName)
+	if !ok {
+		return nil, mirror.Errorf(mirror.Refused, "mirror %s is not defined", mirrorName)
+	}
+	source, err := e.source(m.Definition)
+	if err != nil {
+		return nil, err
+	}
+	var src, dst []kafka.TP
+	for _, name := range topics {
+		t, ok := e.view.Topic(mirrorName, name)
+		if !ok {
+			continue
+		}
+		for p := range t.Partitions {
+			src = append(src, kafka.TP{Topic: name, TopicID: t.SourceID, Partition: p, LeaderEpoch: -1})
+			dst = append(dst, kafka.TP{Topic: name, TopicID: t.DestinationID, Partition: p, LeaderEpoch: -1})
+		}
+	}
+	var have map[kafka.TP]kafka.OffsetResult
+	var all sync.WaitGroup
+	all.Go(func() { have = e.destination.LogEnds(ctx, dst) })
+	want := source.Ranges(ctx, src)
+	all.Wait()
+	lags, unknown := map[string]int64{}, map[string]bool{}
+	for i, tp := range src {
+		s, d := want[tp], have[dst[i]]
+		if s.Err != nil || d.Err != nil || s.HighWatermark < 0 || d.Offset < 0 {
+			unknown[tp.Topic] = true
+			continue
+		}
+		lags[tp.Topic] += max(0, s.HighWatermark-d.Offset)
+	}
+	for name := range unknown {
+		delete(lags, name)
+	}
+	return lags, nil
+}
+
+// tail writes what a destination partition holds and its source does not. Where the source cannot tell (the topic is
+// gone or another one), that is everything.
+func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topic, partition int32, w io.Writer) (int64, error) {
+	tp := kafka.TP{Topic: t.Name, TopicID: t.DestinationID, Partition: partition, LeaderEpoch: -1}
+	from := int64(0)
+	if m, ok := e.view.Mirror(mirrorName); ok {
+		source, err := e.source(m.Definition)
+		if err != nil {
+			return 0, err
+		}
+		target := mirror.Target{Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
+			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition}}
+		a := compare.Align(ctx, source, e.destination, []mirror.Target{target}, nil)[0]
+		switch {
+		case a.Err == nil:
+			return 0, nil
+		case mirror.KindOf(a.Err) == mirror.Diverged && a.First >= 0:
+			from = a.First
+		case mirror.KindOf(a.Err) == mirror.Unreachable:
+			return 0, a.Err
+		}
+	}
+	return compare.Export(ctx, e.destination, tp, from, -1, w)
+}
+
+// opposite is what the source's own state topic says about mirroring from our destination to it: known after a failover,
+// when the direction is turned round.
+type opposite struct {
+	view    *statestore.View
+	mirrors []string // those whose source is our destination
+}
+
+// lastMirrored is the last position of a topic's partition that was mirrored from our destination to the source.
+func (o opposite) lastMirrored(topic string, partition int32) mirror.Position {
+	for _, name := range o.mirrors {
+		t, ok := o.view.Topic(name, topic)
+		if !ok {
+			continue
+		}
+		at, ok := o.view.LastMirror(mirror.Partition{Mirror: name, TopicID: t.SourceID, Index: partition})
+		if ok {
+			return at
+		}
+	}
+	return mirror.NoPosition
+}
+
+// loop is an error if the source still takes the topic from our destination: records would go in a circle.
+func (o opposite) loop(topic string) error {
+	for _, name := range o.mirrors {
+		if t, ok := o.view.Topic(name, topic); ok && !(t.Wish == mirror.Stopped && t.Promoted) {
+			return mirror.Errorf(mirror.Loop, "topic %s would go in a circle: mirror %s on the source takes it from this cluster", topic, name).
+				WithHint("stop it there first: mirrord stop --mirror " + name + " --topics " + topic)
+		}
+	}
+	return nil
+}
+
+// oppositeFresh is how long an answer serves: the partitions of a mirror align in batches.
+const oppositeFresh = 5 * time.Second
+
+// opposites reads and shares the state topics of sources. It is safe for concurrent use.
+type opposites struct {
+	mu    sync.Mutex
+	known map[string]*oppositeLook // by mirror
+}
+
+type oppositeLook struct {
+	done  chan struct{}
+	at    time.Time
+	found opposite
+	err   error
+}
+
+// of asks for the opposite of a mirror, unless somebody is asking or has just done so.
+func (o *opposites) of(ctx context.Context, mirrorName string, destination, source *kafka.Cluster) (opposite, error) {
+	o.mu.Lock()
+	if o.known == nil {
+		o.known = map[string]*oppositeLook{}
+	}
+	l := o.known[mirrorName]
+	if l == nil || closed(l.done) && (l.err != nil || time.Since(l.at) > oppositeFresh) {
+		l = &oppositeLook{done: make(chan struct{})}
+		o.known[mirrorName] = l
+		go func() {
+			l.found, l.err = readOpposite(ctx, destination, source)
+			l.at = time.Now()
+			close(l.done)
+		}()
+	}
+	o.mu.Unlock()
+	select {
+	case <-l.done:
+		return l.found, l.err
+	case <-ctx.Done():
+		return opposite{}, context.Cause(ctx)
+	}
+}
+
+// readOpposite reads the source's state topic. That there is none, or none that may be read, means that nothing is known.
+func readOpposite(ctx context.Context, destination, source *kafka.Cluster) (opposite, error) {
+	id, err := destination.ID(ctx)
+	if err != nil {
+		return opposite{}, fmt.Errorf("ask the destination for its id: %w", err)
+	}
+	view, err := statestore.Load(ctx, source)
+	if errors.Is(err, statestore.ErrNoState) || kafka.Authorization(err) {
+		return opposite{}, nil
+	}
+	if err != nil {
+		return opposite{}, fmt.Errorf("read the source's %s: %w", statestore.StateTopic, err)
+	}
+	out := opposite{view: view}
+	for _, m := range view.Mirrors() {
+		if m.LearntClusterID == id {
+			out.mirrors = append(out.mirrors, m.Name)
+		}
+	}
+	return out, nil
+}
