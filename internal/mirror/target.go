@@ -17,6 +17,11 @@ type Target struct {
 	Run bool
 	// Claim is the claim number of the shard (protocol R11).
 	Claim int32
+	// PredecessorAlive: the shard's former owner did not give it up in order, so its last requests may still arrive
+	// (protocol R16).
+	PredecessorAlive bool
+	// Shard is the partition's shard: the transactional ids of fillers belong to it (protocol R12).
+	Shard int32
 	// AcceptLostRange: the operator has accepted, by recover, that records expired before they were copied.
 	AcceptLostRange bool
 	// Source is the last known leader epoch of the source and where it began; NoPosition: unknown.

@@ -1,0 +1,121 @@
+package fetcher
+
+import (
+	"time"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+)
+
+// answered takes a broker's answer to the oldest write in flight of a partition.
+func (pool *Pool) answered(p *part, a answer, now time.Time) {
+	p.mu.Lock()
+	if a.verdict == hopeless && p.seedTo >= 0 && kafka.InvalidRecord(a.err) {
+		a.verdict = refused // somebody has given the topic its policy back: the look suspends it again
+	}
+	w, ev := p.pipe.answered(a)
+	if a.verdict != stored {
+		p.note(&w, a)
+	}
+	switch ev {
+	case progress:
+		p.progressed(&w, now)
+	case look:
+		p.lookNow(now)
+	case failed:
+		p.reportFailure()
+	}
+	if p.pipe.phase == closed && p.pipe.idle() {
+		p.rest(now)
+	}
+	s := p.offer()
+	if p.leftOut && p.thread != nil && p.pipe.queue.bytes <= pool.share()/2 {
+		p.leftOut = false
+		p.thread.touch(p)
+	}
+	if p.pipe.queue.len() == 0 && p.pipe.flight.n == 0 {
+		p.deactivate()
+	}
+	p.mu.Unlock()
+	w.hold.drop()
+	if s != nil {
+		s.poke()
+	}
+}
+
+// note keeps what an answer says for the look that follows; p.mu is held.
+func (p *part) note(w *write, a answer) {
+	c := cause{err: a.err}
+	switch a.verdict {
+	case ambiguous:
+		// the broker forgets by record time, and a filler does not wait for a late batch's sequence
+		c.still = w.maxTime < p.pipe.aloneBelow || !p.pipe.markers
+	case tooLarge:
+		c.tooLarge = len(w.batch)
+	case damaged:
+		p.damaged(w.from, a.err)
+	}
+	if kafka.OutOfOrderSequence(a.err) && !p.ownKnown {
+		p.blind = min(p.blind+1, lastEpoch)
+	}
+	p.look.cause.add(c)
+}
+
+// progressed publishes what a write that was stored means; p.mu is held.
+func (p *part) progressed(w *write, now time.Time) {
+	p.look.tries, p.ownKnown = 0, true
+	p.touched = now
+	p.sawDest(-1, w.to)
+	p.stats.producedBytes.Add(uint64(len(w.batch)))
+	if w.seed {
+		p.seeded()
+		return
+	}
+	p.stats.producedRecords.Add(uint64(w.records))
+	if w.epoch >= 0 && int64(w.epoch) != p.numbers.epoch.Load() {
+		p.numbers.epochStart.Store(w.from)
+		p.numbers.epoch.Store(int64(w.epoch))
+	}
+	p.stats.latency.Observe(latency(w, now, p.src.pool.began).Seconds())
+}
+
+// latency is how long ago the source took a record: by the record's own time where that can be, otherwise since it was
+// fetched.
+func latency(w *write, now, began time.Time) time.Duration {
+	since := now.Sub(began) - time.Duration(w.arrived)
+	if at := now.Sub(time.UnixMilli(w.maxTime)); at >= since && at < since+5*time.Second {
+		return at
+	}
+	return since
+}
+
+// rest: a partition that was stopped has nothing in flight any more. Where it ends is looked up if that is in doubt; p.mu
+// is held.
+func (p *part) rest(now time.Time) {
+	if p.pipe.failure == nil && p.look.cause.err != nil && p.look.due.IsZero() && !p.look.under && !p.src.pool.stopping() {
+		p.look.cause.still = true
+		p.look.quietSince = time.Time{}
+		p.lookAt(now)
+	}
+	p.seeded()
+	p.src.pool.poke()
+}
+
+// sawDestStart notes the log start that a Produce answer carries.
+func (pool *Pool) sawDestStart(p *part, start int64) {
+	if start >= 0 && start != p.numbers.destStart.Load() {
+		p.mu.Lock()
+		p.sawDest(-1, -1)
+		p.sawDest(start, -1)
+		p.mu.Unlock()
+	}
+}
+
+func (pool *Pool) event(p *part, name, format string, args ...any) {
+	if pool.deps.Event == nil {
+		return
+	}
+	e := mirror.Event{At: time.Now(), Mirror: p.key.Mirror, Topic: p.topic, Partition: p.key.Index, Name: name,
+		From: mirror.NotRecorded, To: mirror.NotRecorded, Message: sprintf(format, args...)}
+	pool.later(func() { pool.deps.Event(e) })
+}

@@ -1,0 +1,92 @@
+package fetcher
+
+import (
+	"sync"
+	"time"
+)
+
+// lagClock tells how old the oldest record is that is not mirrored yet. It goes by when this host first saw the source's
+// high watermark beyond an offset; only what was there before the first look goes by record time. So it is never
+// negative, and 0 when level, whatever times records carry.
+type lagClock struct {
+	mu      sync.Mutex
+	marks   []mark // rising in both
+	backlog int64  // below: there before the first look
+	head    time.Time
+	began   bool
+}
+
+// mark: the source reached end at a time.
+type mark struct {
+	end int64
+	at  time.Time
+}
+
+const maxMarks = 64
+
+// saw notes the source's high watermark.
+func (c *lagClock) saw(end int64, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.began {
+		c.began, c.backlog, c.head = true, end, now
+	}
+	n := len(c.marks)
+	switch {
+	case n > 0 && c.marks[n-1].end >= end:
+		return
+	case n > 1 && now.Sub(c.marks[n-2].at) < 100*time.Millisecond:
+		c.marks[n-1].end = end // the older time stays: never younger than the truth
+		return
+	case n == maxMarks: // halve the resolution
+		for i := range n / 2 {
+			c.marks[i] = mark{c.marks[2*i+1].end, c.marks[2*i].at}
+		}
+		c.marks = c.marks[:n/2]
+	}
+	c.marks = append(c.marks, mark{end, now})
+}
+
+// reached forgets what the destination has.
+func (c *lagClock) reached(end int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for n < len(c.marks) && c.marks[n].end <= end {
+		n++
+	}
+	if n > 0 {
+		c.marks = c.marks[:copy(c.marks, c.marks[n:])]
+	}
+}
+
+// writing notes the record time of what is written next, at an offset: while a backlog is worked off, it tells the age.
+func (c *lagClock) writing(from int64, millis int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.began && from < c.backlog && millis > 0 {
+		c.head = time.UnixMilli(millis)
+	}
+}
+
+// oldest is the time of the oldest record above end; zero: none.
+func (c *lagClock) oldest(end int64, now time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.marks {
+		if m.end > end {
+			if end < c.backlog && c.head.Before(m.at) {
+				return c.head
+			}
+			return m.at
+		}
+	}
+	return time.Time{}
+}
+
+// restart forgets all: what is there at the next look counts as backlog.
+func (c *lagClock) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.marks, c.began = c.marks[:0], false
+}
