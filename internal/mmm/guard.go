@@ -1,0 +1,166 @@
+package mmm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+)
+
+// guardProbe names the group whose rights tell whether a DENY binds mirrord itself. Nobody has such a group, so the rule
+// about it harms nobody, even if a crash leaves it there; the next probe removes it.
+const guardProbe = "__mirrord-guard-probe"
+
+func probeACL() kafka.ACL {
+	return kafka.ACL{ResourceType: "GROUP", PatternType: literal, ResourceName: guardProbe, Operation: "DELETE",
+		Permission: deny, Principal: everyone, Host: anyName}
+}
+
+// ErrNotSuperUser says that the guard would lock mirrord out of the topics it writes.
+var ErrNotSuperUser = mirror.Errorf(mirror.Refused, "the read-only guard denies writing to everybody but super users, and mirrord is none").
+	WithHint("add its principal to super.users of the destination, or set read_only to off")
+
+// ProbeGuard finds out whether the read-only guard can be used: the destination has an authorizer, mirrord may change
+// ACLs there, and a DENY for everybody does not bind it. It denies everybody the deletion of a group that does not exist, asks
+// for its own rights on that group, and takes the rule away again. An error without a kind of its own is a passing one.
+func ProbeGuard(ctx context.Context, dst *kafka.Cluster) (err error) {
+	probe := []kafka.ACL{probeACL()}
+	if err := dst.CreateACLs(ctx, probe)[0]; err != nil {
+		return fmt.Errorf("probe the read-only guard: %w", err)
+	}
+	defer func() {
+		if gone := dst.DeleteACLs(ctx, probe)[0]; gone != nil {
+			err = errors.Join(err, fmt.Errorf("remove the probe of the read-only guard: %w", gone))
+		}
+	}()
+	rights := dst.GroupOperations(ctx, guardProbe)[guardProbe]
+	switch {
+	case rights.Err != nil && !kafka.GroupNotFound(rights.Err):
+		return fmt.Errorf("probe the read-only guard: %w", rights.Err)
+	case !rights.Operations.Has(kafka.OpDelete):
+		return ErrNotSuperUser
+	}
+	return nil
+}
+
+// guardState is what a loop knows about the guard.
+type guardState struct {
+	probed bool
+	err    error // why it cannot be used
+}
+
+// learnGuard finds out once whether the guard can be used, if it is wanted at all.
+func (l *loop) learnGuard(ctx context.Context, d destinationSeen) {
+	defer l.settle(ctx, StepGuard)
+	if !l.guardWanted() {
+		l.board.update(func(s *Status) { s.Guarded, s.GuardError = false, "read_only is off" })
+		return
+	}
+	if !l.guard.probed {
+		err := d.aclsErr
+		if err == nil {
+			_, err = within(ctx, l.cfg.CallTimeout, func(ctx context.Context) (struct{}, error) {
+				return struct{}{}, ProbeGuard(ctx, l.deps.Destination)
+			})
+		}
+		settled := err == nil || mirror.KindOf(err) == mirror.Refused
+		l.guard = guardState{probed: settled, err: err}
+	}
+	l.tellGuard(ctx)
+}
+
+func (l *loop) guardWanted() bool {
+	m, ok := l.deps.View.Mirror(l.name)
+	return ok && (m.ReadOnly == mirror.Auto || m.ReadOnly == mirror.GuardACL)
+}
+
+// tellGuard: under auto the lack of a guard is worth a line, under acl it is an error each time.
+func (l *loop) tellGuard(ctx context.Context) {
+	err := l.guard.err
+	l.board.update(func(s *Status) {
+		s.Guarded, s.GuardError = err == nil, ""
+		if err != nil {
+			s.GuardError = err.Error()
+		}
+	})
+	m, _ := l.deps.View.Mirror(l.name)
+	switch {
+	case err == nil:
+		l.speaker.over("guard")
+	case m.ReadOnly == mirror.GuardACL:
+		l.fail(StepGuard, err)
+		l.guard.probed = false // an operator waits for it: look again
+	case kafka.SecurityDisabled(err):
+		l.speaker.say(ctx, slog.LevelInfo, "guard", "mirror topics are not guarded", err.Error(), mirror.KeyCause, "the destination has no authorizer")
+	default:
+		l.speaker.say(ctx, slog.LevelWarn, "guard", "mirror topics are not guarded", err.Error(), mirror.KeyErr, err)
+	}
+}
+
+// guarded lists the topics that are to have the guard: all that are not promoted.
+func (l *loop) guarded() (topics []string) {
+	if !l.guardWanted() || l.guard.err != nil || !l.guard.probed {
+		return nil
+	}
+	for _, t := range l.deps.View.Topics(l.name) {
+		if !t.DestinationID.IsZero() && !(t.Wish == mirror.Stopped && (t.Promoted || l.finishable(t))) {
+			topics = append(topics, t.Name)
+		}
+	}
+	return topics
+}
+
+// guardFirst guards the topics that were just created or taken over before their records let the data path begin
+// (protocol R20).
+func (l *loop) guardFirst(ctx context.Context, plans []topicPlan, d destinationSeen) error {
+	if !l.guardWanted() || l.guard.err != nil || !l.guard.probed || d.aclsErr != nil {
+		return nil
+	}
+	topics := l.guarded()
+	fresh := false
+	for _, p := range plans {
+		if p.before.DestinationID.IsZero() && !p.after.DestinationID.IsZero() && p.after.Finding.Message == "" {
+			topics, fresh = append(topics, p.after.Name), true
+		}
+	}
+	if !fresh {
+		return nil
+	}
+	return l.applyGuards(ctx, d.acls, topics)
+}
+
+// guards sets the guard where it is missing and lifts it where it is over.
+func (l *loop) guards(ctx context.Context, d destinationSeen) {
+	defer l.settle(ctx, StepGuard)
+	if d.aclsErr != nil {
+		return // said by acls
+	}
+	if l.guardWanted() && !l.guard.probed {
+		return // not known: neither set nor lifted
+	}
+	if !l.planGuards(d.acls, l.guarded()).changes() {
+		return
+	}
+	acls, err := within(ctx, l.cfg.CallTimeout, l.deps.Destination.DescribeACLs) // others have changed since d was seen
+	if err == nil {
+		err = l.applyGuards(ctx, acls, l.guarded())
+	}
+	if err != nil {
+		l.fail(StepGuard, err)
+	}
+}
+
+func (l *loop) planGuards(there []kafka.ACL, topics []string) aclPlan {
+	return planGuards(aclInput{mirrorName: l.name, destination: there, records: l.deps.View.ACLs(l.name)}, topics)
+}
+
+func (l *loop) applyGuards(ctx context.Context, there []kafka.ACL, topics []string) error {
+	plan := l.planGuards(there, topics)
+	if !plan.changes() {
+		return nil
+	}
+	return l.applyACLs(ctx, plan)
+}

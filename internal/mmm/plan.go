@@ -1,0 +1,295 @@
+package mmm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// Plan is what the next refresh of a mirror would change on the destination, and what a stop now would lose.
+type Plan struct {
+	Mirror      string        `json:"mirror"`
+	Problems    []string      `json:"problems"` // why parts of it are not known, or the mirror is refused
+	Changes     []Change      `json:"changes"`
+	Loss        []Loss        `json:"loss"`   // partitions that a stop now would leave behind the source
+	Groups      []GroupLoss   `json:"groups"` // committed offsets that a stop now would clamp or skip
+	NotMirrored []NotMirrored `json:"notMirrored"`
+}
+
+// Change is one thing that the next refresh would do.
+type Change struct {
+	Step   Step   `json:"step"`
+	Name   string `json:"name"` // of a topic, group or ACL
+	Change string `json:"change"`
+}
+
+// Loss is what a stop now would lose of one partition. Records −1: not known.
+type Loss struct {
+	Topic            string  `json:"topic"`
+	Partition        int32   `json:"partition"`
+	Records          int64   `json:"records"`
+	Seconds          float64 `json:"seconds"` // age of the oldest record not mirrored, as last reported
+	OpenTransactions int     `json:"openTransactions"`
+}
+
+// GroupLoss is a committed offset that the destination would not have as the source has it.
+type GroupLoss struct {
+	Group             string `json:"group"`
+	Topic             string `json:"topic"`
+	Partition         int32  `json:"partition"`
+	SourceOffset      int64  `json:"sourceOffset"`
+	DestinationOffset int64  `json:"destinationOffset"`
+	Status            string `json:"status"`
+	Reason            string `json:"reason"`
+}
+
+// NotMirrored is something at the source that mirrord leaves to the operator.
+type NotMirrored struct {
+	What string `json:"what"`
+	Name string `json:"name"`
+	Run  string `json:"run"` // the command that brings it over
+}
+
+// Preview makes the Plan of a mirror. It reads both clusters and changes nothing; an error means that one of them could
+// not be read at all.
+func Preview(ctx context.Context, cfg Config, src, dst *kafka.Cluster, view View, mirrorName string) (Plan, error) {
+	p := Plan{Mirror: mirrorName, Problems: []string{}, Changes: []Change{}, Loss: []Loss{}, Groups: []GroupLoss{}, NotMirrored: []NotMirrored{}}
+	m, ok := view.Mirror(mirrorName)
+	if !ok {
+		return p, mirror.Errorf(mirror.Refused, "mirror %s is not defined", mirrorName)
+	}
+	destinationID, err := within(ctx, cfg.CallTimeout, dst.ID)
+	if err != nil {
+		return p, fmt.Errorf("ask the destination for its cluster id: %w", err)
+	}
+	l := newLoop(mirrorName, cfg, Deps{Destination: dst, View: view, Log: slog.New(slog.DiscardHandler)}, newMetrics(nil))
+	seen := l.observer().source(ctx, src, destinationID, true)
+	if seen.err != nil {
+		return p, fmt.Errorf("look at the source: %w", seen.err)
+	}
+	if f := judgeCluster(m, seen.clusterID, destinationID).Finding; f.Message != "" {
+		p.Problems = append(p.Problems, f.Message)
+		return p, nil
+	}
+	d, err := l.observer().destination(ctx, dst, seen)
+	if err != nil {
+		return p, err
+	}
+	v := preview{loop: l, mirror: m, seen: seen, destination: d, plan: &p}
+	v.topics()
+	v.configs()
+	v.groups(ctx)
+	v.acls()
+	v.loss(ctx, src)
+	v.notMirrored(ctx, src)
+	return p, nil
+}
+
+// preview fills a Plan from what was seen.
+type preview struct {
+	loop        *loop
+	mirror      statestore.Mirror
+	seen        observation
+	destination destinationSeen
+	plan        *Plan
+}
+
+func (v preview) change(s Step, name, format string, args ...any) {
+	v.plan.Changes = append(v.plan.Changes, Change{s, name, fmt.Sprintf(format, args...)})
+}
+
+func (v preview) problem(err error) {
+	if err != nil {
+		v.plan.Problems = append(v.plan.Problems, err.Error())
+	}
+}
+
+func (v preview) topics() {
+	plans, notes := planTopics(v.loop.topicsInput(v.mirror, v.seen.topics, v.destination.topics))
+	for _, p := range plans {
+		t := p.after
+		switch {
+		case t.Finding.Message != "" && t.Finding != p.before.Finding:
+			v.change(StepTopics, t.Name, "fail: %s", t.Finding.Message)
+		case t.Message != "" && t.Message != p.before.Message:
+			v.change(StepTopics, t.Name, "wait: %s", t.Message)
+		case p.create:
+			v.change(StepTopics, t.Name, "create with %d partitions", t.Partitions)
+		case p.grow > 0:
+			v.change(StepPartitions, t.Name, "grow to %d partitions", p.grow)
+		case p.why != "":
+			v.change(StepTopics, t.Name, "%s", p.why)
+		}
+	}
+	for _, subject := range slices.Sorted(maps.Keys(notes)) {
+		v.plan.Problems = append(v.plan.Problems, subject+": "+notes[subject])
+	}
+	for _, item := range selectionOf(v.mirror).unmatched(v.seen.topics) {
+		v.plan.Problems = append(v.plan.Problems, item+" matches no topic of the source")
+	}
+}
+
+func (v preview) configs() {
+	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
+		if !followsSettings(t) || !v.destination.same(t) {
+			continue
+		}
+		plan, ok := v.loop.planConfigs(v.mirror, t, v.seen, v.destination)
+		if !ok {
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(plan.set)) {
+			v.change(StepConfigs, t.Name, "set %s=%s", key, plan.set[key])
+		}
+		for _, key := range plan.remove {
+			v.change(StepConfigs, t.Name, "delete %s", key)
+		}
+	}
+	for _, err := range v.loop.failures[StepConfigs] {
+		v.problem(err)
+	}
+}
+
+func (v preview) groups(ctx context.Context) {
+	v.problem(v.seen.groups.listErr)
+	_, plans, _, err := v.loop.planGroups(ctx, v.seen.groups)
+	v.problem(err)
+	for _, p := range plans {
+		for _, tp := range slices.SortedFunc(maps.Keys(p.commit), compareTP) {
+			v.change(groupStep(p.kind), p.name, "commit %d for %s", p.commit[tp].offset, tp)
+		}
+		for _, tp := range p.remove {
+			v.change(groupStep(p.kind), p.name, "delete the offset of %s", tp)
+		}
+		for _, r := range p.rows {
+			if r.Status != StatusSynced && r.Status != "" {
+				v.plan.Groups = append(v.plan.Groups, GroupLoss{p.name, r.Topic, r.Partition, r.SourceOffset, r.DestinationOffset, r.Status, r.Reason})
+			}
+		}
+	}
+}
+
+func groupStep(kind string) Step {
+	if kind == kafka.ShareGroup {
+		return StepShareGroups
+	}
+	return StepGroups
+}
+
+func (v preview) acls() {
+	for side, err := range map[string]error{"source": v.seen.aclsErr, "destination": v.destination.aclsErr} {
+		switch {
+		case err == nil:
+			continue
+		case kafka.SecurityDisabled(err):
+			v.plan.Problems = append(v.plan.Problems, "ACLs are not mirrored: the "+side+" has no authorizer")
+		default:
+			v.problem(err)
+		}
+		return
+	}
+	in := v.loop.aclInput(v.mirror)
+	in.source, in.destination = v.seen.acls, v.destination.acls
+	plan := planACLs(in)
+	for _, a := range plan.create {
+		v.change(StepACLs, a.ResourceName, "create: %s", a)
+	}
+	for _, a := range plan.delete {
+		v.change(StepACLs, a.ResourceName, "delete: %s", a)
+	}
+	if plan.held > 0 {
+		v.plan.Problems = append(v.plan.Problems, fmt.Sprintf("%d rights to write wait until their topics are STOPPED", plan.held))
+	}
+}
+
+// loss compares the logs of all partitions that are not STOPPED.
+func (v preview) loss(ctx context.Context, src *kafka.Cluster) {
+	var tps []kafka.TP
+	parts := map[kafka.TP]mirror.Partition{}
+	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
+		if t.Wish == mirror.Stopped || !v.destination.same(t) && t.Wish == mirror.Mirroring {
+			continue
+		}
+		for i := range t.Partitions {
+			tp := kafka.TP{Topic: t.Name, Partition: i, LeaderEpoch: -1}
+			tps = append(tps, tp)
+			parts[tp] = mirror.Partition{Mirror: t.Mirror, TopicID: t.SourceID, Index: i}
+		}
+	}
+	if len(tps) == 0 {
+		return
+	}
+	dst := v.loop.deps.Destination
+	here, producers := dst.Ranges(ctx, tps), dst.Producers(ctx, tps)
+	there := src.Ranges(ctx, tps) // after the destination's: what came meanwhile is a loss too
+	for _, tp := range tps {
+		row := Loss{Topic: tp.Topic, Partition: tp.Partition, Records: -1}
+		if here[tp].Err == nil && there[tp].Err == nil {
+			row.Records = max(0, there[tp].HighWatermark-here[tp].HighWatermark)
+		}
+		if at, _, ok := v.loop.deps.View.Report(parts[tp]); ok {
+			row.Seconds = float64(at.LagMillis) / 1000
+		}
+		for _, p := range producers[tp].Producers {
+			if p.TxnStart >= 0 {
+				row.OpenTransactions++
+			}
+		}
+		if row.Records != 0 || row.OpenTransactions > 0 {
+			v.plan.Loss = append(v.plan.Loss, row)
+		}
+	}
+}
+
+// notMirrored reports client quotas and SCRAM users, with what to run on the destination.
+func (v preview) notMirrored(ctx context.Context, src *kafka.Cluster) {
+	bootstrap := strings.Join(v.loop.deps.Destination.Bootstrap(), ",")
+	quotas, err := within(ctx, v.loop.cfg.CallTimeout, src.ClientQuotas)
+	v.unlessUnsupported(err)
+	for _, q := range quotas {
+		var values []string
+		for _, key := range slices.Sorted(maps.Keys(q.Values)) {
+			values = append(values, fmt.Sprintf("%s=%v", key, q.Values[key]))
+		}
+		v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{"client quota", q.Entity,
+			fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s' %s", bootstrap, strings.Join(values, ","), entityOptions(q.Entity))})
+	}
+	users, err := within(ctx, v.loop.cfg.CallTimeout, src.ScramUsers)
+	v.unlessUnsupported(err)
+	for _, user := range slices.Sorted(maps.Keys(users)) {
+		for _, mechanism := range users[user] {
+			v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{"SCRAM user", user,
+				fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s=[password=…]' --entity-type users --entity-name %s", bootstrap, mechanism, user)})
+		}
+	}
+}
+
+func (v preview) unlessUnsupported(err error) {
+	if err != nil && !kafka.UnsupportedVersion(err) {
+		v.problem(err)
+	}
+}
+
+// entityOptions spells a quota's entity as options of kafka-configs.
+func entityOptions(entity string) string {
+	types := map[string]string{"user": "users", "client-id": "clients", "ip": "ips"}
+	var options []string
+	for _, part := range strings.Split(entity, ",") {
+		kind, name, _ := strings.Cut(part, "=")
+		option := "--entity-type " + types[kind]
+		if name == "<default>" {
+			option += " --entity-default"
+		} else {
+			option += " --entity-name " + name
+		}
+		options = append(options, option)
+	}
+	return strings.Join(options, " ")
+}

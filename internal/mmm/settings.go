@@ -1,0 +1,170 @@
+package mmm
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"mirrord/internal/mirror"
+)
+
+// Keys of topic settings that get special treatment.
+const (
+	keyMaxMessageBytes     = "max.message.bytes"
+	keyCleanupPolicy       = "cleanup.policy"
+	keyTimestampBefore     = "message.timestamp.before.max.ms"
+	keyTimestampAfter      = "message.timestamp.after.max.ms"
+	keyTimestampDifference = "message.timestamp.difference.max.ms"
+)
+
+var maxInt64 = strconv.FormatInt(math.MaxInt64, 10)
+
+// forced are the settings that a mirror topic has whatever the source or the excludes say: the log is to be stored as it
+// comes, and the source decides when records go (SPEC §8.8). They end at STOPPED.
+var forced = map[string]string{
+	"compression.type":       "producer",
+	"message.timestamp.type": "CreateTime",
+	"retention.ms":           "-1",
+	"retention.bytes":        "-1",
+	keyTimestampBefore:       maxInt64,
+	keyTimestampAfter:        maxInt64,
+}
+
+// neverCopied are settings about where a cluster keeps a log, not about the log.
+var neverCopied = []string{"remote.storage.enable", "local.retention.ms", "local.retention.bytes", "remote.copy.disable",
+	"remote.log.copy.disable", "remote.log.delete.on.disable", "message.format.version", "message.downconversion.enable"}
+
+// topicSettings are the settings of one topic as a cluster described them.
+type topicSettings struct {
+	explicit        map[string]string // set on the topic itself
+	maxMessageBytes int64             // in force; 0: unknown
+}
+
+// settingsInput is what the decision about one topic's settings looks at.
+type settingsInput struct {
+	source      topicSettings
+	destination topicSettings // zero for a topic that is to be created
+	exclude     []string      // topic_properties_exclude
+	known       map[string]bool
+	owned       []string // keys that mirrord has set
+}
+
+// settingsPlan brings a destination topic's settings to what they should be.
+type settingsPlan struct {
+	set      map[string]string
+	remove   []string
+	owned    []string          // afterwards
+	source   map[string]string // the source's own values that may be copied; they return at STOPPED
+	left     []string          // of the source's, unknown to the destination
+	replaced bool              // the timestamp limits, by their older equivalent
+}
+
+func (p settingsPlan) changes() bool { return len(p.set) > 0 || len(p.remove) > 0 }
+
+// copyable are the source's own settings that the operator and the destination admit.
+func (in settingsInput) copyable() (values map[string]string, left []string) {
+	values = map[string]string{}
+	for key, value := range in.source.explicit {
+		switch {
+		case slices.Contains(in.exclude, key), slices.Contains(neverCopied, key):
+		case !in.knows(key):
+			left = append(left, key)
+		default:
+			values[key] = value
+		}
+	}
+	slices.Sort(left)
+	return values, left
+}
+
+// knows reports whether the destination has such a setting. When it could not be asked, everything passes.
+func (in settingsInput) knows(key string) bool { return len(in.known) == 0 || in.known[key] }
+
+// planSettings decides about a topic that is being mirrored.
+func planSettings(in settingsInput) settingsPlan {
+	p := settingsPlan{set: map[string]string{}}
+	p.source, p.left = in.copyable()
+	want := maps.Clone(p.source)
+	p.replaced = in.force(want)
+	_, copied := want[keyMaxMessageBytes]
+	raised := !copied && slices.Contains(in.owned, keyMaxMessageBytes) // what is in force is our own doing
+	if least := in.source.maxMessageBytes; least > in.admits(want) || raised && least > 0 {
+		want[keyMaxMessageBytes] = strconv.FormatInt(least, 10)
+	}
+	p.diff(in, want)
+	return p
+}
+
+// force puts the mirror's own settings over those of the source.
+func (in settingsInput) force(want map[string]string) (replaced bool) {
+	for key, value := range forced {
+		if in.knows(key) {
+			want[key] = value
+		}
+	}
+	if !in.knows(keyTimestampBefore) || !in.knows(keyTimestampAfter) {
+		want[keyTimestampDifference], replaced = maxInt64, true
+	}
+	return replaced
+}
+
+// admits is the largest batch that the destination topic would take with these settings.
+func (in settingsInput) admits(want map[string]string) int64 {
+	value, ok := want[keyMaxMessageBytes]
+	if !ok {
+		return in.destination.maxMessageBytes
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil {
+		return in.destination.maxMessageBytes
+	}
+	return n
+}
+
+// diff fills set, remove and owned. A key that mirrord has set and that is not wanted any more goes; one that somebody
+// else has set stays; one that the operator has excluded since is left as it is and not ours any more.
+func (p *settingsPlan) diff(in settingsInput, want map[string]string) {
+	for key, value := range want {
+		if now, ok := in.destination.explicit[key]; !ok || now != value {
+			p.set[key] = value
+		}
+	}
+	p.owned = slices.Sorted(maps.Keys(want))
+	for _, key := range in.owned {
+		_, wanted := want[key]
+		_, there := in.destination.explicit[key]
+		if there && !wanted && !slices.Contains(in.exclude, key) {
+			p.remove = append(p.remove, key)
+		}
+	}
+	slices.Sort(p.remove)
+}
+
+// planReturn decides about a topic that was promoted: what mirrord has set gives way to the source's own values as last
+// seen, everything else stays as it is.
+func planReturn(owned []string, source, destination map[string]string) (set map[string]string, remove []string) {
+	set = map[string]string{}
+	for _, key := range owned {
+		value, has := source[key]
+		now, there := destination[key]
+		switch {
+		case has && (!there || now != value):
+			set[key] = value
+		case !has && there:
+			remove = append(remove, key)
+		}
+	}
+	slices.Sort(remove)
+	return set, remove
+}
+
+// onlySeeding reports whether the only difference of cleanup.policy is that a compacted topic deletes instead: that is how
+// it is while its first offsets are being filled (protocol R13).
+func onlySeeding(want, now string) bool {
+	return strings.Contains(want, "compact") && strings.Contains(now, "delete") && want != now
+}
+
+// sameTopic reports whether two ids mean one topic.
+func sameTopic(a, b mirror.TopicID) bool { return a == b && !a.IsZero() }

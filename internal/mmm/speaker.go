@@ -1,0 +1,55 @@
+package mmm
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// quiet is how long the same words are not repeated, however often their cause comes and goes.
+const quiet = time.Minute
+
+// speaker writes a log line once per change of message instead of once per cycle. It belongs to one goroutine.
+type speaker struct {
+	log  *slog.Logger
+	now  func() time.Time
+	last map[string]said
+}
+
+type said struct {
+	message string
+	at      time.Time
+	over    bool // the cause has gone since
+}
+
+func newSpeaker(log *slog.Logger) *speaker {
+	return &speaker{log: log, now: time.Now, last: map[string]said{}}
+}
+
+// say logs what is the matter with a subject, unless the same was the last thing said about it.
+func (s *speaker) say(ctx context.Context, level slog.Level, subject, event, message string, args ...any) {
+	before, known := s.last[subject]
+	same := known && before.message == message
+	if same && (!before.over || s.now().Sub(before.at) < quiet) {
+		return
+	}
+	s.last[subject] = said{message: message, at: s.now()}
+	s.log.Log(ctx, level, event, args...)
+}
+
+// over notes that nothing is the matter with a subject any more.
+func (s *speaker) over(subject string) {
+	if before, known := s.last[subject]; known {
+		before.over = true
+		s.last[subject] = before
+	}
+}
+
+// names shortens a list for a log line.
+func names(list []string) []string {
+	const most = 5
+	if len(list) > most {
+		return append(list[:most:most], "…")
+	}
+	return list
+}

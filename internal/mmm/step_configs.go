@@ -1,0 +1,135 @@
+package mmm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// seedingGrace is how long a compact-only topic may admit deletion before that counts as drift (protocol R13).
+const seedingGrace = 10 * time.Minute
+
+// configs makes the settings of mirror topics follow the source's.
+func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen) {
+	defer l.settle(ctx, StepConfigs)
+	m, ok := l.deps.View.Mirror(l.name)
+	if !ok {
+		return
+	}
+	clear(l.trouble)
+	var recs []statestore.Record
+	var changes []kafka.ConfigChange
+	left := map[string]bool{}
+	for _, t := range l.deps.View.Topics(l.name) {
+		if !followsSettings(t) || !d.same(t) || l.recreating.list()[t.Name] {
+			continue
+		}
+		plan, ok := l.planConfigs(m, t, seen, d)
+		if !ok {
+			continue
+		}
+		for _, key := range plan.left {
+			left[key] = true
+		}
+		if r, changed := l.settingsRecord(t.Name, plan); changed {
+			recs = append(recs, r)
+		}
+		if plan.changes() {
+			changes = append(changes, kafka.ConfigChange{Topic: t.Name, Set: plan.set, Delete: plan.remove})
+		}
+	}
+	l.tellLeft(ctx, left)
+	if err := l.put(ctx, recs...); err != nil { // what mirrord sets is recorded before it is set
+		l.fail(StepConfigs, err)
+		return
+	}
+	l.alter(ctx, changes)
+}
+
+// followsSettings reports whether a topic's settings are mirrored: not while PAUSED, and never once STOPPED.
+func followsSettings(t statestore.Topic) bool {
+	return t.Wish == mirror.Mirroring && t.Finding.Message == "" && !t.DestinationID.IsZero()
+}
+
+func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observation, d destinationSeen) (settingsPlan, bool) {
+	source, ok := seen.settings[t.Name]
+	now, there := d.settings[t.Name]
+	for _, err := range []error{seen.settingsErr[t.Name], d.settingsErr[t.Name]} {
+		if err != nil {
+			l.fail(StepConfigs, fmt.Errorf("settings of topic %s: %w", t.Name, err))
+			l.trouble[t.Name] = "settings are not mirrored: " + err.Error()
+		}
+	}
+	if !ok || !there {
+		return settingsPlan{}, false
+	}
+	record, _ := l.deps.View.Settings(l.name, t.Name)
+	plan := planSettings(settingsInput{source: source, destination: now, exclude: m.TopicPropertiesExclude, known: d.known,
+		owned: record.Owned})
+	l.spareSeeding(t.Name, plan, now)
+	return plan, true
+}
+
+// spareSeeding leaves the cleanup policy alone while it may be that first offsets are being filled.
+func (l *loop) spareSeeding(topic string, plan settingsPlan, now topicSettings) {
+	want, ok := plan.set[keyCleanupPolicy]
+	if !ok || !onlySeeding(want, now.explicit[keyCleanupPolicy]) {
+		delete(l.seeding, topic)
+		return
+	}
+	if l.seeding[topic].IsZero() {
+		l.seeding[topic] = time.Now()
+	}
+	if time.Since(l.seeding[topic]) < seedingGrace {
+		delete(plan.set, keyCleanupPolicy)
+	}
+}
+
+func (l *loop) settingsRecord(topic string, plan settingsPlan) (statestore.TopicSettings, bool) {
+	before, _ := l.deps.View.Settings(l.name, topic)
+	after := statestore.TopicSettings{Mirror: l.name, Topic: topic, Owned: plan.owned, Source: plan.source}
+	return after, !slices.Equal(before.Owned, after.Owned) || !maps.Equal(before.Source, after.Source)
+}
+
+// tellLeft says once which settings the destination does not know.
+func (l *loop) tellLeft(ctx context.Context, left map[string]bool) {
+	if len(left) == 0 {
+		return
+	}
+	keys := slices.Sorted(maps.Keys(left))
+	l.speaker.say(ctx, slog.LevelWarn, "settings", "settings left out that the destination does not know", strings.Join(keys, " "), "keys", keys)
+}
+
+// alter changes settings; a topic for which it is refused keeps what it had and says so.
+func (l *loop) alter(ctx context.Context, changes []kafka.ConfigChange) {
+	if len(changes) == 0 {
+		return
+	}
+	failed := l.deps.Destination.AlterTopicConfigs(ctx, changes)
+	for _, c := range changes {
+		err := failed[c.Topic]
+		if err != nil && kafka.InvalidConfig(err) {
+			if blamed := blamedKeys(c.Set, err.Error()); len(blamed) > 0 { // the others are as good as before
+				for _, key := range blamed {
+					delete(c.Set, key)
+				}
+				l.trouble[c.Topic] = "settings are not mirrored: " + err.Error()
+				err = l.deps.Destination.AlterTopicConfigs(ctx, []kafka.ConfigChange{c})[c.Topic]
+			}
+		}
+		if err != nil {
+			l.fail(StepConfigs, err)
+			l.trouble[c.Topic] = "settings are not mirrored: " + err.Error()
+			continue
+		}
+		l.log.Info("settings changed", mirror.KeyTopic, c.Topic, "set", slices.Sorted(maps.Keys(c.Set)), "deleted", c.Delete)
+	}
+}

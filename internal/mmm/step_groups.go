@@ -1,0 +1,377 @@
+package mmm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+const (
+	commitChunk      = 100 // groups that are read again, then committed
+	defaultRetention = 7 * 24 * time.Hour
+	keyRetention     = "offsets.retention.minutes"
+)
+
+// groups makes committed offsets follow the source's.
+func (l *loop) groups(ctx context.Context, seen observation) {
+	defer l.settle(ctx, StepGroups)
+	defer l.settle(ctx, StepShareGroups)
+	if seen.groups.byName == nil {
+		return
+	}
+	if err := seen.groups.listErr; err != nil {
+		l.fail(StepGroups, fmt.Errorf("source: %w", err))
+	}
+	if err := seen.groups.shareErr; err != nil {
+		l.speaker.say(ctx, slog.LevelInfo, "share groups", "share groups not mirrored", err.Error(), mirror.KeyCause, "the source does not tell their offsets", mirror.KeyErr, err)
+	}
+	l.syncGroups(ctx, seen.groups)
+}
+
+// syncGroups commits at the destination what source says. It is also the last commit of a promotion, then with what was
+// recorded as the source's last word.
+func (l *loop) syncGroups(ctx context.Context, source groupsSeen) {
+	cases, plans, here, err := l.planGroups(ctx, source)
+	if err != nil {
+		l.fail(StepGroups, err)
+		return
+	}
+	if len(cases) > 0 {
+		l.applyGroups(ctx, cases, plans, here)
+	}
+}
+
+// planGroups looks at the destination and decides about all groups. Which groups are active there has to be known.
+func (l *loop) planGroups(ctx context.Context, source groupsSeen) (cases []groupCase, plans []groupPlan, here map[string]kafka.Group, err error) {
+	modes := l.modeOf()
+	cases = l.groupCases(source, modes)
+	if len(cases) == 0 {
+		return nil, nil, nil, nil
+	}
+	listed, err := within(ctx, l.cfg.CallTimeout, l.deps.Destination.ListGroups)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("destination: %w", err)
+	}
+	here = map[string]kafka.Group{}
+	for _, g := range listed {
+		here[g.ID] = g
+	}
+	l.readDestination(ctx, cases, here)
+	l.readBounds(ctx, cases, modes)
+	l.learnRetention(ctx)
+	for i := range cases {
+		cases[i].recommit = l.retention / 4
+		plans = append(plans, cases[i].plan())
+	}
+	return cases, plans, here, nil
+}
+
+// modeOf says for each partition whether its committed offsets are mirrored now.
+func (l *loop) modeOf() func(topic string, partition int32) syncMode {
+	modes := map[kafka.TopicPartition]syncMode{}
+	ids, final := map[string]mirror.TopicID{}, map[string]bool{}
+	for _, t := range l.deps.View.Topics(l.name) {
+		switch {
+		case t.Wish == mirror.Mirroring && t.Finding.Message == "" && !t.DestinationID.IsZero():
+			ids[t.Name] = t.SourceID
+		case l.finishable(t):
+			ids[t.Name], final[t.Name] = t.SourceID, true
+		}
+	}
+	for _, p := range l.deps.View.Partitions(l.name) {
+		id, ok := ids[p.Topic]
+		if !ok || id != p.TopicID {
+			continue
+		}
+		tp := kafka.TopicPartition{Topic: p.Topic, Partition: p.Index}
+		if final[p.Topic] {
+			modes[tp] = syncFinal
+		} else if agreesNow(p) {
+			modes[tp] = syncOn
+		}
+	}
+	return func(topic string, partition int32) syncMode {
+		return modes[kafka.TopicPartition{Topic: topic, Partition: partition}]
+	}
+}
+
+// agreesNow reports whether what the destination has of a partition is the source's: compared, and not failed for good.
+func agreesNow(p statestore.PartitionState) bool {
+	mirrors := func(s mirror.State) bool { return s == mirror.Mirroring || s == mirror.EpochFencing }
+	return mirrors(p.State) || p.State == mirror.Failed && p.Kind.Retryable() && mirrors(p.Previous)
+}
+
+// groupCases makes a case of every group that has or had an offset where it matters.
+func (l *loop) groupCases(source groupsSeen, mode func(string, int32) syncMode) (cases []groupCase) {
+	rows := map[string][]statestore.GroupRow{}
+	kinds := map[string]string{}
+	for _, g := range l.deps.View.Groups(l.name) {
+		rows[g.Group], kinds[g.Group] = g.Rows, g.Type
+	}
+	all := maps.Clone(source.byName)
+	m, _ := l.deps.View.Mirror(l.name)
+	sel := groupSelectionOf(m)
+	for name := range rows {
+		if _, ok := all[name]; !ok && !sel.selects(name) {
+			all[name] = groupSeen{kind: kinds[name]}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		c := groupCase{name: name, source: all[name], rows: rows[name], mode: mode, vouched: source.vouched, now: time.Now(),
+			excluded: !sel.selects(name)}
+		if c.matters() {
+			cases = append(cases, c)
+		}
+	}
+	return cases
+}
+
+// matters reports whether a partition that is mirrored now is among what the group has or had.
+func (c groupCase) matters() bool {
+	for tp := range c.source.offsets {
+		if c.mode(tp.Topic, tp.Partition) != syncNot {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.rows, func(r statestore.GroupRow) bool { return c.mode(r.Topic, r.Partition) != syncNot })
+}
+
+// readDestination fills in what the destination has of the groups.
+func (l *loop) readDestination(ctx context.Context, cases []groupCase, here map[string]kafka.Group) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	kinds := map[string]string{}
+	for _, c := range cases {
+		if c.excluded {
+			continue
+		}
+		kinds[c.name] = c.source.kind
+		if g, ok := here[c.name]; ok {
+			kinds[c.name] = g.Type
+		}
+	}
+	found := map[string]groupSeen{}
+	_ = l.observer().offsets(ctx, l.deps.Destination, kinds, found) // is each share group's own error too
+	for i, c := range cases {
+		g := found[c.name]
+		if listed, ok := here[c.name]; ok {
+			g.kind, g.active = listed.Type, listed.Active()
+		} else {
+			g.kind = ""
+		}
+		cases[i].destination = g
+	}
+}
+
+// readBounds reads the destination's logs after its committed offsets: a log end only grows, so what lies beyond it is
+// wrong for certain.
+func (l *loop) readBounds(ctx context.Context, cases []groupCase, mode func(string, int32) syncMode) {
+	wanted := map[kafka.TopicPartition]bool{}
+	for _, c := range cases {
+		for tp := range c.source.offsets {
+			wanted[tp] = wanted[tp] || mode(tp.Topic, tp.Partition) != syncNot
+		}
+		for _, r := range c.rows {
+			tp := kafka.TopicPartition{Topic: r.Topic, Partition: r.Partition}
+			wanted[tp] = wanted[tp] || mode(r.Topic, r.Partition) != syncNot
+		}
+	}
+	var tps []kafka.TP
+	for tp, ok := range wanted {
+		if ok {
+			tps = append(tps, kafka.TP{Topic: tp.Topic, Partition: tp.Partition, LeaderEpoch: -1})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	all := map[kafka.TopicPartition]bounds{}
+	for tp, r := range l.deps.Destination.Ranges(ctx, tps) {
+		all[tp.Name()] = bounds{r.LogStart, r.HighWatermark, r.Err}
+	}
+	for i := range cases {
+		cases[i].bounds = all
+	}
+}
+
+// learnRetention asks once how long the destination keeps committed offsets.
+func (l *loop) learnRetention(ctx context.Context) {
+	if l.retention > 0 {
+		return
+	}
+	brokers, err := within(ctx, l.cfg.CallTimeout, func(ctx context.Context) (map[int32]kafka.Configs, error) {
+		return l.deps.Destination.BrokerConfigs(ctx, keyRetention)
+	})
+	if err != nil {
+		return
+	}
+	l.retention = defaultRetention
+	for _, cs := range brokers {
+		if minutes, err := strconv.Atoi(cs.Entries[keyRetention].Value); err == nil && minutes > 0 {
+			l.retention = min(l.retention, time.Duration(minutes)*time.Minute)
+		}
+	}
+}
+
+// applyGroups carries plans out in chunks. Right before a chunk's deeds its groups are read again (protocol R17): one
+// that has changed is decided about anew.
+func (l *loop) applyGroups(ctx context.Context, cases []groupCase, plans []groupPlan, here map[string]kafka.Group) {
+	var busy []int
+	for i, p := range plans {
+		if !p.idle() {
+			busy = append(busy, i)
+		}
+	}
+	for chunk := range slices.Chunk(busy, commitChunk) {
+		if ctx.Err() != nil || l.deps.Lease() != nil {
+			return
+		}
+		fresh := make([]groupCase, 0, len(chunk))
+		for _, i := range chunk {
+			fresh = append(fresh, cases[i])
+		}
+		l.readDestination(ctx, fresh, here)
+		for k, i := range chunk {
+			plans[i] = fresh[k].plan()
+		}
+		l.deeds(ctx, chunk, cases, plans)
+	}
+	var recs []statestore.Record
+	for i, p := range plans {
+		if r, ok := l.groupRecord(p, cases[i].rows); ok {
+			recs = append(recs, r)
+		}
+	}
+	for chunk := range slices.Chunk(recs, 500) {
+		if err := l.put(ctx, chunk...); err != nil {
+			l.fail(StepGroups, err)
+			break
+		}
+	}
+	l.tellGroups(ctx, plans)
+}
+
+// deeds commits and deletes for a chunk of groups.
+func (l *loop) deeds(ctx context.Context, chunk []int, cases []groupCase, plans []groupPlan) {
+	dst := l.deps.Destination
+	commits := map[string]map[kafka.TopicPartition]kafka.CommittedOffset{}
+	failed := map[string]map[kafka.TopicPartition]error{}
+	for _, i := range chunk {
+		p := plans[i]
+		share := p.kind == kafka.ShareGroup
+		errs := map[kafka.TopicPartition]error{}
+		switch {
+		case share && len(p.commit) > 0:
+			maps.Copy(errs, dst.AlterShareOffsets(ctx, p.name, p.starts()))
+		case len(p.commit) > 0:
+			commits[p.name] = p.offsets()
+		}
+		switch {
+		case share && len(p.remove) > 0:
+			maps.Copy(errs, l.forgetShare(ctx, p))
+		case len(p.remove) > 0:
+			maps.Copy(errs, dst.DeleteOffsets(ctx, p.name, p.remove))
+		}
+		failed[p.name] = errs
+	}
+	for name, errs := range dst.CommitMany(ctx, commits) {
+		maps.Copy(failed[name], errs)
+	}
+	for _, i := range chunk {
+		plans[i].failed(failed[plans[i].name], cases[i].rows)
+	}
+}
+
+func (p groupPlan) starts() map[kafka.TopicPartition]int64 {
+	starts := map[kafka.TopicPartition]int64{}
+	for tp, at := range p.commit {
+		starts[tp] = at.offset
+	}
+	return starts
+}
+
+func (p groupPlan) offsets() map[kafka.TopicPartition]kafka.CommittedOffset {
+	offsets := map[kafka.TopicPartition]kafka.CommittedOffset{}
+	for tp, at := range p.commit {
+		offsets[tp] = kafka.CommittedOffset{Offset: at.offset, LeaderEpoch: -1, Metadata: at.metadata}
+	}
+	return offsets
+}
+
+// forgetShare deletes a share group's state in topics of which none of its partitions is left: the protocol has no
+// smaller unit.
+func (l *loop) forgetShare(ctx context.Context, p groupPlan) map[kafka.TopicPartition]error {
+	kept := map[string]bool{}
+	for _, r := range p.rows {
+		kept[r.Topic] = true
+	}
+	var topics []string
+	for _, tp := range p.remove {
+		if !kept[tp.Topic] && !slices.Contains(topics, tp.Topic) {
+			topics = append(topics, tp.Topic)
+		}
+	}
+	errs := map[kafka.TopicPartition]error{}
+	if len(topics) == 0 {
+		return errs
+	}
+	failed := l.deps.Destination.DeleteShareOffsets(ctx, p.name, topics...)
+	for _, tp := range p.remove {
+		if err := failed[tp.Topic]; err != nil {
+			errs[tp] = err
+		}
+	}
+	return errs
+}
+
+// groupRecord makes the record of a group if it has changed; a group without rows has none.
+func (l *loop) groupRecord(p groupPlan, before []statestore.GroupRow) (statestore.Record, bool) {
+	r := statestore.GroupStatus{Mirror: l.name, Group: p.name, Type: p.kind, Rows: p.rows}
+	switch {
+	case len(p.rows) == 0 && len(before) > 0:
+		return statestore.Tombstone{Of: r}, true
+	case len(p.rows) == 0 || slices.Equal(p.rows, before):
+		return nil, false
+	}
+	return r, true
+}
+
+// tellGroups counts and tells the outcome of a pass.
+func (l *loop) tellGroups(ctx context.Context, plans []groupPlan) {
+	var active, failed []string
+	var errs []error
+	now, skipped := time.Now(), map[string]bool{}
+	for _, p := range plans {
+		status, reason := worst(p.rows)
+		if status == "" {
+			continue
+		}
+		l.metrics.groups.WithLabelValues(l.name, status).Inc()
+		switch {
+		case status == StatusFailed:
+			failed = append(failed, p.name)
+			errs = append(errs, fmt.Errorf("group %s: %s", p.name, reason))
+		case status == StatusSkipped && reason != reasonExcluded:
+			skipped[p.name] = true
+			if !l.groupSkipped[p.name] && now.Sub(l.groupSaid[p.name]) >= quiet {
+				active, l.groupSaid[p.name] = append(active, p.name), now
+			}
+		}
+	}
+	l.groupSkipped = skipped
+	maps.DeleteFunc(l.groupSaid, func(_ string, at time.Time) bool { return now.Sub(at) > time.Hour })
+	if len(active) > 0 {
+		l.log.Info("groups skipped", mirror.KeyCause, reasonActive+" or ahead there", mirror.KeyCount, len(active), mirror.KeyGroup, names(active))
+	}
+	if len(failed) > 0 {
+		l.fail(StepGroups, errors.Join(errs[:min(len(errs), 3)]...))
+	}
+}

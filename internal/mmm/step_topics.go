@@ -1,0 +1,212 @@
+package mmm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// topics brings the mirror's topics into being and keeps their records: discovery, creation, growth, findings.
+func (l *loop) topics(ctx context.Context, seen observation, d destinationSeen) {
+	defer l.settle(ctx, StepTopics)
+	defer l.settle(ctx, StepPartitions)
+	m, ok := l.deps.View.Mirror(l.name)
+	if !ok {
+		return
+	}
+	plans, notes := planTopics(l.topicsInput(m, seen.topics, d.topics))
+	l.tellNotes(ctx, selectionOf(m).unmatched(seen.topics), notes)
+	plans = l.create(ctx, m, plans, seen, d)
+	l.grow(ctx, plans)
+	if err := l.guardFirst(ctx, plans, d); err != nil {
+		l.fail(StepGuard, err)
+		l.settle(ctx, StepGuard)
+	}
+	l.record(ctx, plans)
+}
+
+func (l *loop) topicsInput(m statestore.Mirror, source, destination catalog) topicsInput {
+	states := map[string][]statestore.PartitionState{}
+	for _, p := range l.deps.View.Partitions(l.name) {
+		states[p.Topic] = append(states[p.Topic], p)
+	}
+	return topicsInput{mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: destination, states: states,
+		trouble: l.trouble, busy: l.recreating.list(), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) }}
+}
+
+// tellNotes says once which patterns match nothing and which topics were left alone.
+func (l *loop) tellNotes(ctx context.Context, unmatched []string, notes map[string]string) {
+	for _, item := range unmatched {
+		notes[item] = "matches no topic of the source"
+	}
+	for _, subject := range slices.Sorted(maps.Keys(notes)) {
+		l.speaker.say(ctx, slog.LevelWarn, "note "+subject, "item of topics_include or start without effect", notes[subject], "item", subject,
+			mirror.KeyCause, fmt.Sprintf("%s %s", subject, notes[subject]))
+	}
+	l.board.update(func(s *Status) {
+		for subject := range s.Notes {
+			if _, ok := notes[subject]; !ok {
+				l.speaker.over("note " + subject)
+			}
+		}
+		s.Notes = notes
+	})
+}
+
+// create creates the destination topics that are missing, with their settings. A refusal becomes the topic's message.
+func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPlan, seen observation, d destinationSeen) []topicPlan {
+	var indexes []int
+	var specs []kafka.TopicSpec
+	for i, p := range plans {
+		if !p.create {
+			continue
+		}
+		settings, err := l.settingsOfNew(m, p.after.Name, seen, d)
+		if err != nil {
+			plans[i] = p.refused(err)
+			l.fail(StepTopics, err)
+			continue
+		}
+		indexes = append(indexes, i)
+		specs = append(specs, kafka.TopicSpec{Name: p.after.Name, Partitions: p.after.Partitions,
+			ReplicationFactor: m.ReplicationFactor, Configs: settings})
+	}
+	if len(specs) == 0 {
+		return plans
+	}
+	for k, created := range l.createWithout(ctx, specs) {
+		i := indexes[k]
+		if created.Err != nil {
+			plans[i] = plans[i].refused(created.Err)
+			if !kafka.TopicExists(created.Err) { // somebody was faster: the next cycle sees the topic
+				l.fail(StepTopics, created.Err)
+			}
+			continue
+		}
+		plans[i].after.DestinationID = created.ID
+		plans[i].why = "topic created"
+	}
+	return plans
+}
+
+// refused keeps the record as it was, apart from the reason.
+func (p topicPlan) refused(err error) topicPlan {
+	p.create, p.grow, p.why = false, 0, ""
+	p.after = p.before
+	p.after.Message = err.Error()
+	return p
+}
+
+func (l *loop) settingsOfNew(m statestore.Mirror, topic string, seen observation, d destinationSeen) (map[string]string, error) {
+	source, ok := seen.settings[topic]
+	if !ok {
+		return nil, fmt.Errorf("create topic %s: settings of the source's are not known: %w", topic, orUnknown(seen.settingsErr[topic]))
+	}
+	plan := planSettings(settingsInput{source: source, exclude: m.TopicPropertiesExclude, known: d.known})
+	return plan.set, nil
+}
+
+func orUnknown(err error) error {
+	if err == nil {
+		return mirror.Errorf(mirror.Retriable, "not read yet")
+	}
+	return err
+}
+
+// createWithout creates topics; one that is refused for a setting is tried again without the settings that the broker's
+// reason names: a setting is never a reason not to mirror a topic (SPEC §8.8).
+func (l *loop) createWithout(ctx context.Context, specs []kafka.TopicSpec) []kafka.CreatedTopic {
+	results := l.deps.Destination.CreateTopics(ctx, specs)
+	for i, r := range results {
+		if r.Err == nil || !kafka.InvalidConfig(r.Err) {
+			continue
+		}
+		blamed := blamedKeys(specs[i].Configs, r.Err.Error())
+		if len(blamed) == 0 {
+			continue
+		}
+		for _, key := range blamed {
+			delete(specs[i].Configs, key)
+		}
+		l.speaker.say(ctx, slog.LevelWarn, "settings "+specs[i].Name, "settings left out", r.Err.Error(), mirror.KeyTopic, specs[i].Name,
+			"keys", blamed, mirror.KeyErr, r.Err)
+		results[i] = l.deps.Destination.CreateTopics(ctx, specs[i:i+1])[0]
+	}
+	return results
+}
+
+// blamedKeys lists the settings that a broker's reason names, apart from those without which a copy would not be one.
+func blamedKeys(settings map[string]string, reason string) (keys []string) {
+	for key := range settings {
+		if _, must := forced[key]; !must && key != keyCleanupPolicy && strings.Contains(reason, key) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// grow adds partitions at the destination; only then does the record say so.
+func (l *loop) grow(ctx context.Context, plans []topicPlan) {
+	totals := map[string]int32{}
+	for _, p := range plans {
+		if p.grow > 0 {
+			totals[p.after.Name] = p.grow
+		}
+	}
+	if len(totals) == 0 {
+		return
+	}
+	failed := l.deps.Destination.CreatePartitions(ctx, totals)
+	for i, p := range plans {
+		if err := failed[p.after.Name]; p.grow > 0 && err != nil {
+			plans[i] = p.refused(err)
+			l.fail(StepPartitions, err)
+		}
+	}
+}
+
+// record writes the records of topics as they are now, all at once.
+func (l *loop) record(ctx context.Context, plans []topicPlan) {
+	var recs []statestore.Record
+	for _, p := range plans {
+		now, ok := l.deps.View.Topic(l.name, p.before.Name)
+		if !ok {
+			now = p.before
+		}
+		if merged, ok := mergeTopic(now, p.before, p.after); ok && (merged != now || p.why == "topic discovered") {
+			recs = append(recs, merged)
+		}
+	}
+	if err := l.put(ctx, recs...); err != nil {
+		l.fail(StepTopics, err)
+		return
+	}
+	for _, p := range plans {
+		l.tellTopic(ctx, p)
+	}
+}
+
+func (l *loop) tellTopic(ctx context.Context, p topicPlan) {
+	t := p.after
+	subject := "topic " + t.Name
+	switch {
+	case t.Finding.Message != "" && t.Finding != p.before.Finding:
+		l.speaker.say(ctx, slog.LevelError, subject, "topic failed", t.Finding.Message, mirror.KeyTopic, t.Name, mirror.KeyCause, t.Finding.Message)
+		l.deps.event(l.name, t.Name, "topic failed", t.Finding.Message)
+	case t.Message != "" && t.Message != p.before.Message:
+		l.speaker.say(ctx, slog.LevelWarn, subject, "topic waits", t.Message, mirror.KeyTopic, t.Name, mirror.KeyCause, t.Message)
+		l.deps.event(l.name, t.Name, "topic waits", t.Message)
+	case p.why != "":
+		l.speaker.over(subject)
+		l.log.Info(p.why, mirror.KeyTopic, t.Name, "partitions", t.Partitions)
+		l.deps.event(l.name, t.Name, p.why, "")
+	}
+}

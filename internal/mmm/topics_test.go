@@ -1,0 +1,206 @@
+package mmm
+
+import (
+	"strings"
+	"testing"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// ids for tests, told apart by a letter.
+func id(letter byte) mirror.TopicID { return mirror.TopicID{15: letter} }
+
+func testMirror(include ...string) statestore.Mirror {
+	m := statestore.Mirror{Definition: mirror.DefaultDefinition("m")}
+	m.TopicsInclude = include
+	return m
+}
+
+// settled is a topic that is being mirrored, source id s, destination id d.
+func settled(partitions int32) statestore.Topic {
+	return statestore.Topic{Mirror: "m", Name: "t", SourceID: id('s'), DestinationID: id('d'), Partitions: partitions, Wish: mirror.Mirroring}
+}
+
+func with(t statestore.Topic, change func(*statestore.Topic)) statestore.Topic {
+	change(&t)
+	return t
+}
+
+func inState(states ...mirror.State) (all []statestore.PartitionState) {
+	for i, s := range states {
+		all = append(all, statestore.PartitionState{Partition: mirror.Partition{Mirror: "m", TopicID: id('s'), Index: int32(i)}, Topic: "t", State: s})
+	}
+	return all
+}
+
+func nobody(string) (string, bool) { return "", false }
+
+func TestPlanTopic(t *testing.T) {
+	source := func(n int32) topicInfo { return topicInfo{id: id('s'), partitions: n} }
+	here := func(n int32) topicInfo { return topicInfo{id: id('d'), partitions: n} }
+	started := statestore.Topic{Mirror: "m", Name: "t", Wish: mirror.Mirroring, ByCommand: true}
+	for _, tt := range []struct {
+		name        string
+		record      statestore.Topic
+		source      catalog
+		destination catalog
+		states      []statestore.PartitionState
+		exclude     string
+
+		idle    bool
+		create  bool
+		grow    int32
+		finding mirror.Kind
+		says    []string // words of the finding or message
+		parts   int32
+		wish    mirror.State
+	}{
+		{name: "level", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, idle: true},
+		{name: "missing at the destination", record: started, source: catalog{"t": source(6)}, create: true, parts: 6},
+		{name: "fewer partitions and no data", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(3)}, grow: 6, parts: 6},
+		{name: "fewer partitions and data: compared first", record: started, source: catalog{"t": source(6)},
+			destination: catalog{"t": {id: id('d'), partitions: 3, holdsData: true}}, parts: 3},
+		{name: "more partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(9)},
+			finding: mirror.Diverged, says: []string{"9", "6"}, parts: 6},
+		{name: "same partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(6)}, parts: 6},
+		{name: "grown at the source", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: inState(mirror.Mirroring), grow: 4, parts: 4},
+		{name: "grown on both sides", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(4)},
+			states: inState(mirror.Mirroring), parts: 4},
+		{name: "grown at the source, not compared yet", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: inState(mirror.LogTruncation), says: []string{"4 partitions"}, parts: 1},
+		{name: "grown while a partition fails in passing", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: []statestore.PartitionState{{Partition: mirror.Partition{TopicID: id('s')}, State: mirror.Failed, Previous: mirror.Mirroring}}, grow: 4, parts: 4},
+		{name: "source deleted", record: settled(3), destination: catalog{"t": here(3)}, finding: mirror.SourceGone, says: []string{"deleted"}, parts: 3},
+		{name: "source recreated", record: settled(3), source: catalog{"t": {id: id('n'), partitions: 3}}, destination: catalog{"t": here(3)},
+			finding: mirror.SourceGone, says: []string{id('s').String(), id('n').String()}, parts: 3},
+		{name: "source recreated with fewer partitions, without ids", record: settled(3), source: catalog{"t": source(2)},
+			destination: catalog{"t": here(3)}, finding: mirror.SourceGone, says: []string{"2", "3"}, parts: 3},
+		{name: "source not readable", record: settled(3), source: catalog{"t": {err: mirror.Errorf(mirror.Refused, "no right")}},
+			destination: catalog{"t": here(3)}, says: []string{"no right"}, parts: 3},
+		{name: "destination deleted", record: settled(3), source: catalog{"t": source(3)}, finding: mirror.DestinationGone, says: []string{"deleted"}, parts: 3},
+		{name: "destination recreated", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": {id: id('n'), partitions: 3}},
+			finding: mirror.DestinationGone, says: []string{id('d').String(), id('n').String()}, parts: 3},
+		{name: "created again by recover", record: with(settled(3), func(t *statestore.Topic) { t.DestinationID = mirror.TopicID{} }),
+			source: catalog{"t": source(3)}, create: true, parts: 3},
+		{name: "a finding stays", record: with(settled(3), func(t *statestore.Topic) { t.Finding.Message = "x" }), source: catalog{"t": source(3)},
+			destination: catalog{"t": here(3)}, idle: true},
+		{name: "paused is left alone", record: with(settled(3), func(t *statestore.Topic) { t.Wish = mirror.Paused }), idle: true},
+		{name: "stopped by command stays stopped", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.ByCommand = mirror.Stopped, true }),
+			source: catalog{"t": source(5)}, destination: catalog{"t": here(3)}, idle: true},
+		{name: "stopped by an exclude that is gone", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true }),
+			source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, wish: mirror.Mirroring, parts: 3},
+		{name: "newly excluded", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, exclude: "t",
+			wish: mirror.Stopped, parts: 3},
+		{name: "never existed", record: started, says: []string{"no such topic"}},
+		{name: "internal", record: with(started, func(t *statestore.Topic) { t.Name = "__consumer_offsets" }),
+			source: catalog{"__consumer_offsets": source(1)}, says: []string{"internal"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m := testMirror("t")
+			m.TopicsExclude = nil
+			if tt.exclude != "" {
+				m.TopicsExclude = []string{tt.exclude}
+			}
+			in := topicsInput{mirror: m, topics: []statestore.Topic{tt.record}, source: tt.source, destination: tt.destination,
+				states: map[string][]statestore.PartitionState{"t": tt.states}, taken: nobody}
+			plans, _ := planTopics(in)
+			if tt.idle {
+				if len(plans) != 0 {
+					t.Fatalf("planned %+v, want nothing", plans)
+				}
+				return
+			}
+			if len(plans) != 1 {
+				t.Fatalf("planned %+v, want one", plans)
+			}
+			p := plans[0]
+			wish := tt.wish
+			if wish == 0 {
+				wish = mirror.Mirroring
+			}
+			if p.create != tt.create || p.grow != tt.grow || p.after.Finding.Kind != tt.finding || p.after.Partitions != tt.parts || p.after.Wish != wish {
+				t.Errorf("planned %+v", p)
+			}
+			if (p.after.Finding.Message != "") != (tt.finding != 0) {
+				t.Errorf("finding %+v", p.after.Finding)
+			}
+			for _, word := range tt.says {
+				if !strings.Contains(p.after.Finding.Message+p.after.Message, word) {
+					t.Errorf("%q does not say %q", p.after.Finding.Message+p.after.Message, word)
+				}
+			}
+		})
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	m := testMirror("orders.*")
+	m.TopicsExclude = []string{"orders-secret"}
+	m.PendingInclude, m.PendingExclude = []string{"pay.+"}, []string{"payroll"}
+	one := topicInfo{id: id('s'), partitions: 1}
+	source := catalog{"orders": one, "orders-old": one, "orders-secret": one, "payments": one, "payroll": one, "other": one,
+		"orders-taken": one, "orders-internal": {id: id('s'), partitions: 1, internal: true}, "orders-here": one, "__mirror_state": one}
+	plans, notes := planTopics(topicsInput{mirror: m, source: source, destination: catalog{"orders-here": {id: id('d'), partitions: 1}},
+		taken: func(topic string) (string, bool) { return "first", topic == "orders-taken" }})
+	var created, recorded []string
+	for _, p := range plans {
+		if p.create {
+			created = append(created, p.after.Name)
+		} else if p.after.DestinationID.IsZero() && p.after.SourceID.IsZero() {
+			recorded = append(recorded, p.after.Name)
+		}
+		if p.after.Wish != mirror.Mirroring || p.after.ByCommand {
+			t.Errorf("discovered %+v", p.after)
+		}
+	}
+	if got := strings.Join(created, " "); got != "orders orders-old payments" {
+		t.Errorf("created %q", got)
+	}
+	if got := strings.Join(recorded, " "); got != "orders-here" { // taken over only once other mirrors' records are seen
+		t.Errorf("recorded %q", got)
+	}
+	if !strings.Contains(notes["orders-taken"], "first") {
+		t.Errorf("notes %v", notes)
+	}
+}
+
+func TestUnmatched(t *testing.T) {
+	m := testMirror("Orders", "pay.*", "orders")
+	got := selectionOf(m).unmatched(catalog{"orders": {}})
+	if strings.Join(got, " ") != "Orders pay.*" {
+		t.Errorf("unmatched %v", got)
+	}
+}
+
+func TestMergeTopicLetsCommandsWin(t *testing.T) {
+	before := settled(3)
+	after := with(before, func(t *statestore.Topic) { t.Partitions, t.Message = 5, "m" })
+	for _, tt := range []struct {
+		name string
+		now  statestore.Topic
+		fits bool
+	}{
+		{"unchanged", before, true},
+		{"stopped meanwhile", with(before, func(t *statestore.Topic) { t.Wish = mirror.Stopped }), false},
+		{"re-armed meanwhile", with(before, func(t *statestore.Topic) { t.Rearm++ }), false},
+		{"recreated meanwhile", with(before, func(t *statestore.Topic) { t.DestinationID = id('n') }), false},
+		{"draining meanwhile", with(before, func(t *statestore.Topic) { t.Drain = true }), true},
+	} {
+		got, fits := mergeTopic(tt.now, before, after)
+		if fits != tt.fits || !fits && got != tt.now || fits && (got.Partitions != 5 || got.Message != "m" || got.Drain != tt.now.Drain) {
+			t.Errorf("%s: %+v, %v", tt.name, got, fits)
+		}
+	}
+}
+
+func TestSuspects(t *testing.T) {
+	topics := []statestore.Topic{settled(1), with(settled(1), func(t *statestore.Topic) { t.Name = "u" }),
+		with(settled(1), func(t *statestore.Topic) { t.Name, t.Wish = "p", mirror.Paused })}
+	seen := catalog{"t": {id: id('n')}}
+	got := suspects(topics, seen, func(t statestore.Topic) mirror.TopicID { return t.SourceID })
+	if strings.Join(got, " ") != "t u" {
+		t.Errorf("suspects %v", got)
+	}
+}
