@@ -50,22 +50,25 @@ func Load(ctx context.Context, cluster *kafka.Cluster) (*View, error) {
 	return r.view, r.Load(ctx)
 }
 
-// Load reads all shards once, to the last stable offsets that they have when reading begins. ErrNoState: there is no
-// state topic.
+// Load reads all shards once, to the last stable offsets that they have when reading begins. It goes on over brokers that
+// come and go, but not where the cluster cannot be asked at all. ErrNoState: there is no state topic.
 func (r *Reader) Load(ctx context.Context) error {
 	for {
 		cursors, err := r.assign(ctx)
+		if errors.Is(err, ErrNoState) || kafka.Classify(err) == mirror.Unreachable {
+			return err
+		}
 		if err == nil {
 			err = r.eachBroker(ctx, cursors, r.drain)
 		}
-		if err == nil && !slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 }) {
+		if err == nil && slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 }) {
+			err = fmt.Errorf("some partitions of %s have no leader", StateTopic)
+		}
+		if err == nil {
 			return nil
 		}
-		if errors.Is(err, ErrNoState) || kafka.Classify(err) == mirror.Unreachable || ctx.Err() != nil {
-			return err
-		}
 		if !pause(ctx, readerBackoff) {
-			return context.Cause(ctx)
+			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		}
 	}
 }

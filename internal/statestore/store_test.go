@@ -28,6 +28,7 @@ const group = "mirrord-test"
 type bench struct {
 	*testing.T
 	fake    *kfake.Cluster
+	addrs   []string
 	cluster *kafka.Cluster
 	log     *logText
 	ctx     context.Context
@@ -40,7 +41,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(fake.Close)
-	b := &bench{T: t, fake: fake, log: &logText{}}
+	b := &bench{T: t, fake: fake, addrs: fake.ListenAddrs(), log: &logText{}}
 	b.cluster = b.open()
 	var cancel context.CancelFunc
 	b.ctx, cancel = context.WithTimeout(context.Background(), 30*time.Second)
@@ -49,7 +50,7 @@ func newBench(t *testing.T) *bench {
 }
 
 func (b *bench) open() *kafka.Cluster {
-	c, err := kafka.Open(kafka.Config{Connection: mirror.Connection{BootstrapServers: b.fake.ListenAddrs()}})
+	c, err := kafka.Open(kafka.Config{Connection: mirror.Connection{BootstrapServers: b.addrs}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"mirrord/internal/daemon"
+	"mirrord/internal/demo"
+)
+
+func runCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "run --config FILE",
+		Short: "Run the daemon",
+		Long: `Run the daemon until SIGTERM or SIGINT. SIGHUP reads the file again. A cluster that cannot be reached, or a mirror that
+does not work, never ends it; only a bad file does (exit code 2).`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configured(cmd, &file); err != nil {
+				return err
+			}
+			return daemon.Run(cmd.Context(), file)
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default $MIRRORD_CONFIG)")
+	return cmd
+}
+
+// configured takes the configuration file from the environment where no flag names it.
+func configured(cmd *cobra.Command, file *string) error {
+	if *file == "" {
+		*file = os.Getenv("MIRRORD_CONFIG")
+	}
+	if *file == "" {
+		return usage(cmd.CommandPath() + " needs --config or MIRRORD_CONFIG")
+	}
+	return nil
+}
+
+func checkCommand() *cobra.Command {
+	var file string
+	var offline bool
+	cmd := &cobra.Command{
+		Use:   "check --config FILE [--offline]",
+		Short: "Check a configuration file, then both clusters",
+		Long: `Check a configuration file, all mistakes at once, then connect and report rights, settings and limits of all clusters,
+each with the exact fix. Nothing is changed.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := configured(cmd, &file); err != nil {
+				return err
+			}
+			return daemon.Check(cmd.Context(), file, offline, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "configuration file (default $MIRRORD_CONFIG)")
+	cmd.Flags().BoolVar(&offline, "offline", false, "do not connect")
+	return cmd
+}
+
+func demoCommand() *cobra.Command {
+	o := demo.Options{}
+	cmd := &cobra.Command{
+		Use:   "demo [--http ADDR] [--for DURATION]",
+		Short: "Show it all on two embedded clusters; no Kafka needed",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Out = cmd.OutOrStdout()
+			return demo.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.HTTP, "http", "", "address of the console, which then stays up after the story")
+	cmd.Flags().DurationVar(&o.For, "for", 20*time.Second, "how long the producers write")
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	var c connection
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "mirrord", daemon.Version())
+			return err
+		},
+	}
+	c.flags(cmd) // accepted as everywhere, and not needed
+	return cmd
+}

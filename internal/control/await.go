@@ -1,0 +1,104 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// awaitTopics waits until every topic of the goal has reached it or never will, and tells the result.
+func (o *Operator) awaitTopics(ctx context.Context, v *statestore.View, g goal, refused []string) error {
+	line := progressLine{operator: o}
+	defer line.end()
+	for {
+		changed := v.Changed()
+		s := g.look(v)
+		if s.done() {
+			line.end()
+			return o.conclude(g, s, refused)
+		}
+		line.show("%d of %d partitions are %s", s.reached, s.partitions, g.target())
+		select {
+		case <-ctx.Done():
+			line.end()
+			return unfinished(s, refused)
+		case <-changed:
+			sleep(ctx, reevaluateGap)
+		}
+	}
+}
+
+// conclude tells a goal that nothing is waited for any more.
+func (o *Operator) conclude(g goal, s standing, refused []string) error {
+	for _, m := range g.message {
+		fmt.Fprintln(o.Out, m)
+	}
+	if bad := append(refused, s.hopeless...); len(bad) > 0 {
+		return &Failure{ExitFailed, bad}
+	}
+	switch {
+	case g.verb == mirror.VerbCreate:
+		fmt.Fprintf(o.Out, "Created mirror %s\n", g.mirror)
+	case g.verb == mirror.VerbAlter:
+		fmt.Fprintf(o.Out, "Altered mirror %s\n", g.mirror)
+	case g.verb == mirror.VerbDelete:
+		fmt.Fprintf(o.Out, "Deleted mirror %s\n", g.mirror)
+	case len(g.topics) > 0:
+		fmt.Fprintf(o.Out, "%s of mirror %s: %s\n", count(len(g.topics), "topic"), g.mirror, g.target())
+	}
+	return nil
+}
+
+func unfinished(s standing, refused []string) *Failure {
+	lines := append(append(refused, s.hopeless...), s.missing...)
+	if len(refused)+len(s.hopeless) > 0 {
+		return &Failure{ExitFailed, lines}
+	}
+	return &Failure{ExitUnfinished, lines}
+}
+
+// target names the state that is waited for.
+func (g goal) target() string {
+	switch g.verb {
+	case mirror.VerbPause:
+		return mirror.Paused.String()
+	case mirror.VerbStop:
+		return mirror.Stopped.String()
+	case mirror.VerbRecover:
+		return "recovered"
+	}
+	return mirror.Mirroring.String()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// progressLine is one line on a terminal that is written over and over.
+type progressLine struct {
+	operator *Operator
+	width    int
+}
+
+func (p *progressLine) show(format string, args ...any) {
+	if !p.operator.Terminal {
+		return
+	}
+	text := fmt.Sprintf(format, args...)
+	fmt.Fprintf(p.operator.Err, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
+	p.width = len(text)
+}
+
+// end wipes the line.
+func (p *progressLine) end() {
+	if p.width > 0 {
+		fmt.Fprintf(p.operator.Err, "\r%s\r", strings.Repeat(" ", p.width))
+		p.width = 0
+	}
+}

@@ -1,0 +1,203 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"mirrord/internal/compare"
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/mmm"
+	"mirrord/internal/statestore"
+)
+
+// OpenSource connects to the source of a mirror, with the secrets of this host.
+type OpenSource func(mirror.Definition) (*kafka.Cluster, error)
+
+// VerifyOptions say what to compare.
+type VerifyOptions struct {
+	Mirror string
+	Topics []string // items; empty: all
+	Full   bool
+}
+
+// Verify compares both sides of a mirror's topics record by record. Differences are a Failure.
+func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSource) error {
+	v, src, err := o.bothSides(ctx, opts.Mirror, open)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	topics, err := selectTopics(v, opts.Mirror, opts.Topics)
+	if err != nil {
+		return err
+	}
+	line := progressLine{operator: o}
+	rows, err := compare.Verify(ctx, src, o.Destination, opts.Mirror, topics, compare.Options{
+		Full: opts.Full,
+		LastMirror: func(topic string, partition int32) mirror.Position {
+			return lastMirror(v, opts.Mirror, topic, partition)
+		},
+		Progress: func(p compare.Progress) {
+			line.show("%d of %d partitions, %d records", p.Done, p.Partitions, p.Records)
+		},
+	})
+	line.end()
+	if err != nil {
+		return Unreachable("source", err)
+	}
+	return o.showVerified(rows)
+}
+
+// bothSides loads the state and opens the source of a mirror.
+func (o *Operator) bothSides(ctx context.Context, mirrorName string, open OpenSource) (*statestore.View, *kafka.Cluster, error) {
+	v, err := o.loaded(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := mirrorIn(v, mirrorName)
+	if err != nil {
+		return nil, nil, err
+	}
+	src, err := open(m.Definition)
+	if err != nil {
+		return nil, nil, failure(ExitFailed, "%v", err)
+	}
+	connect, cancel := context.WithTimeout(ctx, 2*connectTimeout)
+	defer cancel()
+	if _, err := src.ID(connect); err != nil {
+		src.Close()
+		return nil, nil, Unreachable("source", err)
+	}
+	return v, src, nil
+}
+
+func selectTopics(v *statestore.View, mirrorName string, items []string) (topics []string, err error) {
+	patterns, errs := mirror.ParsePatterns(items)
+	if len(errs) > 0 {
+		return nil, failure(ExitUsage, "%v", errs[0])
+	}
+	for _, t := range v.Topics(mirrorName) {
+		if len(items) == 0 || patterns.Match(t.Name) {
+			topics = append(topics, t.Name)
+		}
+	}
+	for _, p := range patterns {
+		if !slices.ContainsFunc(topics, p.Match) {
+			return nil, failure(ExitFailed, "no topic of mirror %s matches %s", mirrorName, p)
+		}
+	}
+	return topics, nil
+}
+
+// lastMirror is up to where a stopped partition was mirrored.
+func lastMirror(v *statestore.View, mirrorName, topic string, partition int32) mirror.Position {
+	t, ok := v.Topic(mirrorName, topic)
+	if !ok {
+		return mirror.NoPosition
+	}
+	p := mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}
+	if s, ok := v.Partition(p); !ok || s.State != mirror.Stopped {
+		return mirror.NoPosition
+	}
+	at, _ := v.LastMirror(p)
+	return at
+}
+
+func (o *Operator) showVerified(rows []compare.Row) error {
+	if rows == nil {
+		rows = []compare.Row{}
+	}
+	var different []string
+	for _, r := range rows {
+		if !r.Equal {
+			different = append(different, fmt.Sprintf("%s-%d: %s", r.Topic, r.Partition, cmp.Or(r.Detail, fmt.Sprintf("differs from offset %d on", r.FirstDifference))))
+		}
+	}
+	if err := o.verifyTable(rows); err != nil {
+		return err
+	}
+	if len(different) > 0 {
+		return &Failure{ExitFailed, different}
+	}
+	return nil
+}
+
+func (o *Operator) verifyTable(rows []compare.Row) error {
+	if o.JSON {
+		return o.writeJSON(rows)
+	}
+	t := o.table("TOPIC", "PARTITION", "FROM", "TO", "RECORDS", "EQUAL", "FIRST DIFFERENCE", "DETAIL")
+	for _, r := range rows {
+		t.row(r.Topic, known(int64(r.Partition)), known(r.From), known(r.To), strconv.FormatInt(r.Records, 10), strconv.FormatBool(r.Equal),
+			known(r.FirstDifference), r.Detail)
+	}
+	t.flush()
+	return nil
+}
+
+// Plan shows what the next refresh of a mirror would change, and what a stop now would lose.
+func (o *Operator) Plan(ctx context.Context, mirrorName string, cfg mmm.Config, open OpenSource) error {
+	v, src, err := o.bothSides(ctx, mirrorName, open)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	p, err := mmm.Preview(ctx, cfg, src, o.Destination, v, mirrorName)
+	if err != nil {
+		return Unreachable("source", err)
+	}
+	if o.JSON {
+		return o.writeJSON(p)
+	}
+	o.showPlan(p)
+	return nil
+}
+
+func (o *Operator) showPlan(p mmm.Plan) {
+	for _, problem := range p.Problems {
+		o.tell("%s", problem)
+	}
+	o.section("the next refresh would change on the destination", len(p.Changes))
+	t := o.table()
+	for _, c := range p.Changes {
+		t.row("  "+string(c.Step), c.Name, c.Change)
+	}
+	t.flush()
+	o.section("a stop now would lose", len(p.Loss)+len(p.Groups))
+	for _, l := range p.Loss {
+		t.row(fmt.Sprintf("  %s-%d", l.Topic, l.Partition), lossOf(l))
+	}
+	for _, g := range p.Groups {
+		t.row(fmt.Sprintf("  group %s, %s-%d", g.Group, g.Topic, g.Partition), g.Status, g.Reason)
+	}
+	t.flush()
+	if len(p.NotMirrored) > 0 {
+		o.section("left to you", len(p.NotMirrored))
+		for _, n := range p.NotMirrored {
+			t.row("  "+n.What, n.Name, n.Run)
+		}
+		t.flush()
+	}
+}
+
+func lossOf(l mmm.Loss) string {
+	text := "an unknown number of records"
+	if l.Records >= 0 {
+		text = fmt.Sprintf("%d records, %.1f s", l.Records, max(0, l.Seconds))
+	}
+	if l.OpenTransactions > 0 {
+		text += fmt.Sprintf(", %d open transactions", l.OpenTransactions)
+	}
+	return text
+}
+
+func (o *Operator) section(title string, items int) {
+	if items == 0 {
+		title += ": nothing"
+	}
+	fmt.Fprintln(o.Out, title)
+}

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"fmt"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// dryRun tells what a command would do, by what the state topic says now. Nothing is changed. What start would find on
+// the source is not known here.
+func (o *Operator) dryRun(v *statestore.View, req Request) error {
+	var refused []string
+	refuse := func(format string, args ...any) { refused = append(refused, fmt.Sprintf(format, args...)) }
+	for _, item := range req.Topics {
+		p, err := mirror.ParsePattern(item)
+		if err != nil {
+			refuse("%v", err)
+			continue
+		}
+		matched := 0
+		for _, t := range v.Topics(req.Mirror) {
+			if !p.Match(t.Name) {
+				continue
+			}
+			matched++
+			if why := refusal(req.Verb, t, failedPartitions(v, t)); why != "" {
+				refuse("%s: %s", t.Name, why)
+				continue
+			}
+			o.preview(v, req.Verb, t)
+		}
+		if matched == 0 {
+			o.unmatched(v, req, p, refuse)
+		}
+	}
+	if len(refused) > 0 {
+		return &Failure{ExitFailed, refused}
+	}
+	return nil
+}
+
+func (o *Operator) unmatched(v *statestore.View, req Request, p mirror.Pattern, refuse func(string, ...any)) {
+	owner, taken := v.TopicOwner(p.String())
+	switch {
+	case req.Verb != mirror.VerbStart && p.Literal():
+		refuse("topic %s is not in mirror %s", p, req.Mirror)
+	case req.Verb != mirror.VerbStart:
+		refuse("no topic of mirror %s matches %s", req.Mirror, p)
+	case taken:
+		refuse("topic %s is in mirror %s", p, owner)
+	case p.Literal():
+		fmt.Fprintf(o.Out, "%s: would be mirrored, if the source has it\n", p)
+	default:
+		fmt.Fprintf(o.Out, "%s: would be resolved on the source\n", p)
+	}
+}
+
+// refusal is why a command would be refused for a topic; empty: it would not.
+func refusal(verb mirror.Verb, t statestore.Topic, failed int) string {
+	switch {
+	case verb == mirror.VerbPause && t.Wish == mirror.Stopped:
+		return "is STOPPED: only a topic that is mirrored is paused"
+	case verb == mirror.VerbResume && t.Wish == mirror.Stopped:
+		return "is STOPPED: start it"
+	case verb == mirror.VerbStart && t.Wish == mirror.Paused:
+		return "is paused: resume it"
+	case verb == mirror.VerbRecover && failed == 0 && t.Finding.Message == "":
+		return "nothing of it has FAILED"
+	}
+	return ""
+}
+
+func failedPartitions(v *statestore.View, t statestore.Topic) (n int) {
+	for _, p := range partitionsOf(v, t) {
+		if p.State == mirror.Failed {
+			n++
+		}
+	}
+	return n
+}
+
+func partitionsOf(v *statestore.View, t statestore.Topic) (states []statestore.PartitionState) {
+	for i := range t.Partitions {
+		if p, ok := v.Partition(mirror.Partition{Mirror: t.Mirror, TopicID: t.SourceID, Index: i}); ok {
+			states = append(states, p)
+		}
+	}
+	return states
+}
+
+// preview tells what would happen to one topic.
+func (o *Operator) preview(v *statestore.View, verb mirror.Verb, t statestore.Topic) {
+	g := goal{verb: verb}
+	want, at, states := g.wish(t), 0, partitionsOf(v, t)
+	lag, unknown := int64(0), 0
+	for _, p := range states {
+		if p.State == want {
+			at++
+		}
+		row := PartitionRowOf(v, p)
+		lag += max(0, row.Lag)
+		if row.Lag < 0 && p.State != mirror.Stopped {
+			unknown++
+		}
+	}
+	text := fmt.Sprintf("%s: %d partitions would become %s", t.Name, len(states)-at, want)
+	if at == len(states) && t.Wish == want && at > 0 {
+		text = fmt.Sprintf("%s: is %s already", t.Name, want)
+	}
+	if verb == mirror.VerbStop && lag > 0 {
+		text += fmt.Sprintf("; %d records were not mirrored yet, as last reported", lag)
+	}
+	if verb == mirror.VerbStop && unknown > 0 {
+		text += fmt.Sprintf("; the lag of %d partitions is not known", unknown)
+	}
+	fmt.Fprintln(o.Out, text)
+}
