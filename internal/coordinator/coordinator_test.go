@@ -1,11 +1,14 @@
 package coordinator
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
 )
 
 func TestCommandsDriveATopicThroughItsLife(t *testing.T) {
@@ -146,4 +149,301 @@ func TestThousandsOfPartitionsStopInFewSteps(t *testing.T) {
 	if lines := b.log.count("state changed"); lines > 100 {
 		t.Errorf("%d log lines about single changes", lines)
 	}
+}
+
+func TestFailuresAreRetriedAndForgottenAfterProgress(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.breaks("align orders", mirror.Errorf(mirror.Unreachable, "the source does not answer"))
+	i.command(mirror.Command{Verb: mirror.VerbCreate, Mirror: "east"})
+	i.command(mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"orders"}})
+	i.found("east", 1, "orders")
+	i.reach("east", 1, mirror.Failed, "orders")
+	b.eventually(10*time.Second, func() string {
+		if n, _ := i.called("align"); n < 6 {
+			return fmt.Sprintf("aligned %d times", n)
+		}
+		return ""
+	})
+	if s := i.state("east", "orders", 0); s.RetryAttempt != 0 {
+		t.Errorf("an unreachable source used up %d attempts", s.RetryAttempt)
+	}
+	i.breaks("align orders", nil)
+	b.eventually(20*time.Second, func() string {
+		if s := i.state("east", "orders", 0); s.State != mirror.Mirroring || s.ErrorMessage != "" || s.RetryAttempt != 0 {
+			return fmt.Sprintf("%s %q %d", s.State, s.ErrorMessage, s.RetryAttempt)
+		}
+		return ""
+	})
+	tgt, _ := i.path.target("orders", 0)
+	i.c.Failed(tgt, mirror.Errorf(mirror.Diverged, "5 other records"))
+	i.reach("east", 1, mirror.Failed, "orders")
+	if s := i.state("east", "orders", 0); s.RetryAttempt != -1 || s.ErrorMessage != "5 other records" {
+		t.Errorf("%+v", s)
+	}
+	stale := tgt
+	i.command(mirror.Command{Verb: mirror.VerbRecover, Mirror: "east", Topics: []string{"orders"}})
+	i.reach("east", 1, mirror.Mirroring, "orders")
+	i.c.Failed(stale, mirror.Errorf(mirror.Diverged, "said about the past"))
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"orders"}})
+	i.reach("east", 1, mirror.Stopped, "orders")
+}
+
+// A stop needs neither the source nor a comparison that is under way.
+func TestStopOvertakesASilentSource(t *testing.T) {
+	b := newBench(t)
+	hangs := make(chan struct{})
+	i := b.start("one", func(d *Deps) {
+		align := d.Align
+		d.Align = func(ctx context.Context, ts []mirror.Target) []error {
+			if ts[0].Topic == "silent" {
+				select {
+				case hangs <- struct{}{}:
+				case <-ctx.Done():
+				}
+				<-ctx.Done()
+				return make([]error, len(ts))
+			}
+			return align(ctx, ts)
+		}
+	})
+	i.owns(20*time.Second, all)
+	i.command(mirror.Command{Verb: mirror.VerbCreate, Mirror: "east"})
+	i.command(mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"silent"}})
+	i.found("east", 1, "silent")
+	<-hangs
+	began := time.Now()
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"silent"}})
+	i.reach("east", 1, mirror.Stopped, "silent")
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if at, ok := i.store.View().LastMirror(mirror.Partition{Mirror: "east", TopicID: topicID("silent")}); !ok || at != mirror.NoPosition {
+		t.Errorf("nothing was mirrored, and %v is recorded", at)
+	}
+}
+
+func TestDrainPromotesOnlyWhatIsLevel(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 1, "level", "behind")
+	i.mu.Lock()
+	i.lag["level"], i.lag["behind"] = 0, 12
+	i.mu.Unlock()
+	out := i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"level", "behind", "absent"}, Drain: true, TimeoutMillis: 3000})
+	if got := refusedTopics(out); strings.Join(got, " ") != "absent behind" {
+		t.Fatalf("%+v", out)
+	}
+	i.reach("east", 1, mirror.Stopped, "level")
+	if s := i.state("east", "behind", 0); s.State != mirror.Mirroring {
+		t.Errorf("a topic that was not level is %s", s.State)
+	}
+	for _, at := range out.Topics {
+		if at.Topic == "behind" && !strings.Contains(at.Message, "12 records") {
+			t.Errorf("%q", at.Message)
+		}
+	}
+}
+
+func TestSlowCommandsDoNotHoldUpOthers(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 1, "orders")
+	release := make(chan struct{})
+	i.mu.Lock()
+	i.resolve = func(items, _ []string) ([]string, map[string]error, error) { <-release; return items, nil, nil }
+	i.mu.Unlock()
+	slow := i.submit(mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"late"}})
+	i.command(mirror.Command{Verb: mirror.VerbPause, Mirror: "east", Topics: []string{"orders"}})
+	i.reach("east", 1, mirror.Paused, "orders")
+	if _, done := i.store.View().Outcome(slow); done {
+		t.Fatal("answered before its topics were resolved")
+	}
+	close(release)
+	b.eventually(10*time.Second, func() string {
+		if _, done := i.store.View().Outcome(slow); !done {
+			return "the slow command has no outcome"
+		}
+		return ""
+	})
+	if _, ok := i.store.View().Topic("east", "late"); !ok {
+		t.Error("the topic was not started")
+	}
+}
+
+func TestDeclaredMirrorsAreMadeToMatch(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	d := mirror.DefaultDefinition("east")
+	d.TopicsInclude = []string{"a.*"}
+	i.c.Declare([]mirror.Definition{d})
+	matches := func(version int32, include string) {
+		t.Helper()
+		b.eventually(10*time.Second, func() string {
+			m, ok := i.store.View().Mirror("east")
+			if !ok || !m.Declared || m.Version != version || strings.Join(m.TopicsInclude, " ") != include {
+				return fmt.Sprintf("mirror %v %+v", ok, m)
+			}
+			return ""
+		})
+	}
+	matches(1, "a.*")
+	d.TopicsInclude = []string{"a.*", "b"}
+	i.c.Declare([]mirror.Definition{d})
+	matches(2, "a.* b")
+	i.c.Declare(nil)
+	i.command(mirror.Command{Verb: mirror.VerbCreate, Mirror: "other"})
+	matches(2, "a.* b")
+}
+
+// What an operator commanded while a refresh was under way is not undone by what the refresh found before.
+func TestPutDoesNotUndoACommand(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 1, "orders")
+	stale, _ := i.store.View().Topic("east", "orders")
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"orders"}})
+	stale.Finding = statestore.Finding{Kind: mirror.SourceGone, Message: "gone"}
+	if err := i.c.Put(t.Context(), "east", stale); err != nil {
+		t.Fatal(err)
+	}
+	now, _ := i.store.View().Topic("east", "orders")
+	if now.Wish != mirror.Stopped || now.Finding.Message != "gone" {
+		t.Errorf("%+v", now)
+	}
+	if err := i.c.Put(t.Context(), "nowhere-else", statestore.OwnedACL{Mirror: "nowhere-else", Binding: "x"}); err != nil {
+		t.Errorf("all shards are ours: %v", err)
+	}
+}
+
+func TestDoor(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 2, "orders")
+	read := i.c.ReadMirrorStates(t.Context(), mirror.ReadMirrorStatesRequest{MirrorName: "east", Topics: []mirror.ReadTopic{
+		{Name: "orders", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}, {PartitionIndex: 2}}},
+		{Name: "absent", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}}}}})
+	if p := read.Topics[0].Partitions; p[0].State != mirror.Mirroring || p[0].ErrorCode != 0 || p[1].ErrorCode != 3 || read.Topics[1].Partitions[0].ErrorCode != 3 {
+		t.Errorf("%+v", read)
+	}
+	write := func(index int32, to mirror.State, epoch *int32) mirror.WritePartitionResult {
+		resp := i.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{
+			{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: index, LastMirrorEpoch: -1, State: to, StateEpoch: epoch}}}}})
+		return resp.Topics[0].Partitions[0]
+	}
+	old := int32(0)
+	for _, c := range []struct {
+		to    mirror.State
+		epoch *int32
+		index int32
+		code  int16
+	}{
+		{mirror.Paused, nil, 0, mirror.CodeInvalidRequest},
+		{mirror.State(99), nil, 0, mirror.CodeInvalidRequest},
+		{mirror.Pausing, &old, 0, mirror.CodeFencedStateEpoch},
+		{mirror.Pausing, nil, 7, mirror.CodeUnknownTopicOrPartition},
+		{mirror.Pausing, nil, 0, mirror.CodeNone},
+	} {
+		if got := write(c.index, c.to, c.epoch); got.ErrorCode != c.code || c.code != 0 && got.ErrorMessage == "" {
+			t.Errorf("%s: %+v, want code %d", c.to, got, c.code)
+		}
+	}
+	if got := write(0, mirror.Paused, nil); got.ErrorCode == mirror.CodeInvalidRequest && !strings.Contains(got.ErrorMessage, "PAUSED") {
+		t.Errorf("an illegal transition is not named: %q", got.ErrorMessage)
+	}
+	resp := i.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", StoppedTopics: []string{"orders"}})
+	if resp.ErrorCode != 0 {
+		t.Errorf("%+v", resp)
+	}
+	i.reach("east", 2, mirror.Stopped, "orders")
+}
+
+func TestDoorNamesTheCoordinator(t *testing.T) {
+	b := newBench(t)
+	one := b.start("one")
+	one.owns(20*time.Second, all)
+	one.mirrored("east", 12, "orders")
+	two := b.start("two")
+	some := func(n int) bool { return n > 0 && n < testShards }
+	two.owns(20*time.Second, some)
+	one.owns(20*time.Second, some)
+	b.eventually(10*time.Second, func() string {
+		codes := map[int16]string{}
+		for p := range int32(12) {
+			resp := one.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{
+				{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: p, LastMirrorEpoch: -1, State: mirror.Mirroring}}}}})
+			r := resp.Topics[0].Partitions[0]
+			codes[r.ErrorCode] = r.ErrorMessage
+		}
+		if _, ok := codes[mirror.CodeNone]; !ok || !strings.Contains(codes[mirror.CodeNotCoordinator], "two at two:9464") {
+			return fmt.Sprintf("%v", codes)
+		}
+		return ""
+	})
+}
+
+// One destination has one group: another one waits for the first to be gone, and refuses to run if it lives.
+func TestOtherGroupIsRefusedWhileTheFirstLives(t *testing.T) {
+	b := newBench(t)
+	one := b.start("one")
+	one.owns(20*time.Second, all)
+	other := b.start("other", func(d *Deps) {
+		d.Config.GroupID, d.Config.SessionTimeout = "second", time.Second // it gives up after 7 s; it never joins
+	})
+	select {
+	case err := <-other.ended:
+		other.ended <- nil
+		if err == nil || !strings.Contains(err.Error(), "mirrord-test") || !strings.Contains(err.Error(), "second") {
+			t.Errorf("ended with %v", err)
+		}
+	case <-time.After(15 * time.Second):
+		t.Fatal("runs beside a living group")
+	}
+	one.stop()
+	third := b.start("third", func(d *Deps) { d.Config.GroupID = "third" })
+	third.owns(20*time.Second, all)
+	if own, _ := third.store.View().Identity(); own.GroupID != "third" {
+		t.Errorf("%+v", own)
+	}
+}
+
+func TestMetricsFollowOwnership(t *testing.T) {
+	b := newBench(t)
+	one := b.start("one")
+	one.owns(20*time.Second, all)
+	one.mirrored("east", 2, "orders")
+	b.eventually(5*time.Second, func() string {
+		if n := one.series("mirrord_partition_state"); n != 2*len(mirror.States()) {
+			return fmt.Sprintf("%d series of mirrord_partition_state", n)
+		}
+		return ""
+	})
+	if n := one.series("mirrord_partition_failures_total"); n != len(mirror.Kinds()) {
+		t.Errorf("%d kinds of failures exist from the start", n)
+	}
+	one.stop()
+	if n := one.series("mirrord_partition_state"); n != 0 {
+		t.Errorf("%d series without ownership", n)
+	}
+}
+
+// series counts the series of a metric.
+func (i *instance) series(name string) int {
+	i.b.Helper()
+	families, err := i.reg.Gather()
+	if err != nil {
+		i.b.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return len(f.GetMetric())
+		}
+	}
+	return 0
 }

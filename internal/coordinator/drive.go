@@ -45,6 +45,7 @@ func (r *runner) drive(s *shard, now time.Time) {
 			t.event = happening{}
 		}
 		records = append(records, step...)
+		t.leaving = len(step) > 0 && moves(step[0], t.epoch)
 		if len(step) == 0 {
 			r.want(s, t, f)
 		}
@@ -60,6 +61,12 @@ func (r *runner) drive(s *shard, now time.Time) {
 			s.rows = nil // they are reported again
 		}
 	}, after...)
+}
+
+// moves reports whether a record is a transition from a state epoch.
+func moves(rec statestore.Record, epoch int32) bool {
+	s, ok := rec.(statestore.PartitionState)
+	return ok && s.StateEpoch != epoch
 }
 
 // written takes in what became of an append, and reports whether it is committed. A refusal by the group is no reason to

@@ -9,12 +9,13 @@ import (
 	"mirrord/internal/statestore"
 )
 
-// part is what the owner of a partition remembers about it. All but the first three belongs to one state epoch and is
+// part is what the owner of a partition remembers about it. All but the first four belongs to one state epoch and is
 // forgotten with it; nothing of it has to survive.
 type part struct {
 	partition mirror.Partition
 	topic     string
 	ran       bool // the data path was told to mirror it
+	leaving   bool // a transition is on its way: it is not to run any more
 
 	epoch    int32
 	since    time.Time // when this epoch was first seen here
@@ -93,6 +94,7 @@ func (r *runner) enter(t *part, state statestore.PartitionState, now time.Time) 
 		t.running = nil // what it finds is about the past
 	}
 	t.epoch, t.since, t.event, t.base, t.retryAt = state.StateEpoch, now, happening{}, -1, time.Time{}
+	t.leaving = false
 	switch {
 	case state.State == mirror.Failed:
 		t.retryAt = r.retryAt(t, state, now)
@@ -193,7 +195,7 @@ func (r *runner) targetsOf(s *shard, targets []mirror.Target) []mirror.Target {
 		if !ok || state.State == mirror.Stopped || e == nil || e.in.resolved == nil || e.topic.DestinationID.IsZero() {
 			continue
 		}
-		run := state.State == mirror.Mirroring && s.phase == driving
+		run := state.State == mirror.Mirroring && s.phase == driving && !t.leaving
 		t.ran = t.ran || run
 		targets = append(targets, r.target(s, e, state, run))
 	}
