@@ -33,11 +33,13 @@ type runner struct {
 
 	notBefore map[int32]time.Time // shards that are not to be taken up before
 	ending    bool
-	viewed    <-chan struct{} // closed when the view has changed since it was indexed
-	polled    time.Time       // when positions were last asked for
-	reported  time.Time
-	bound     bool  // the destination was seen to belong to this group
-	ended     error // why this instance must not run any more
+
+	claimedNow, releasedNow []int32         // in this pass, for the log
+	viewed                  <-chan struct{} // closed when the view has changed since it was indexed
+	polled                  time.Time       // when positions were last asked for
+	reported                time.Time
+	bound                   bool  // the destination was seen to belong to this group
+	ended                   error // why this instance must not run any more
 }
 
 func newRunner(c *Coordinator) *runner {
@@ -109,6 +111,7 @@ func (r *runner) pass(now time.Time) {
 	r.launch()
 	r.reconcile()
 	r.publish()
+	r.logShards()
 }
 
 // look brings the index up to date with the view.

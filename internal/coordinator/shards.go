@@ -2,6 +2,8 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"mirrord/internal/kafka"
@@ -156,7 +158,7 @@ func (r *runner) claimed(s *shard) {
 	s.enrolled = -1
 	r.enroll(s)
 	r.owns()
-	r.log.Info("shard claimed", mirror.KeyShard, s.index, "claim", s.claim.Number, mirror.KeyCount, len(s.parts))
+	r.claimedNow = append(r.claimedNow, s.index)
 }
 
 // revoke gives up shards that the group takes away in order; done is called once that is over.
@@ -204,7 +206,7 @@ func (r *runner) advanceRelease(s *shard, now time.Time) {
 		if err != nil {
 			r.log.Warn("shard given up without a record of it", mirror.KeyShard, s.index, mirror.KeyErr, err)
 		} else {
-			r.log.Info("shard released", mirror.KeyShard, s.index)
+			r.releasedNow = append(r.releasedNow, s.index)
 		}
 		r.drop(s)
 	})
@@ -212,7 +214,7 @@ func (r *runner) advanceRelease(s *shard, now time.Time) {
 
 func (r *runner) allDrained(s *shard) bool {
 	for p, t := range s.parts {
-		if report := r.reports[p]; t.ran && !(report.Drained && report.StateEpoch == t.epoch) {
+		if report := r.reports[p]; t.ran && r.known[p] && !(report.Drained && report.StateEpoch == t.epoch) {
 			return false
 		}
 	}
@@ -245,4 +247,18 @@ func (r *runner) owns() {
 		}
 	}
 	r.setOwned(owned)
+}
+
+// logShards tells which shards came and went in this pass.
+func (r *runner) logShards() {
+	for _, news := range []struct {
+		event  string
+		shards *[]int32
+	}{{"shards claimed", &r.claimedNow}, {"shards released", &r.releasedNow}} {
+		if len(*news.shards) > 0 {
+			slices.Sort(*news.shards)
+			r.log.Info(news.event, mirror.KeyShard, fmt.Sprint(*news.shards), mirror.KeyCount, len(*news.shards))
+			*news.shards = nil
+		}
+	}
 }
