@@ -48,7 +48,31 @@ func Align(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target, lme
 	if lme == nil {
 		lme = func(mirror.Target) mirror.Position { return mirror.NoPosition }
 	}
-	return alignAll(ctx, pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, ts), func(i int) mirror.Position { return lme(ts[i]) })
+	open := pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, byName(ctx, src, ts))
+	return alignAll(ctx, open, func(i int) mirror.Position { return lme(ts[i]) })
+}
+
+// byName takes the source topic ids away from targets whose source is too old to give any (before Kafka 2.8): theirs are
+// mirrord's own.
+func byName(ctx context.Context, src *kafka.Cluster, ts []mirror.Target) []mirror.Target {
+	topics := map[string]struct{}{}
+	for _, t := range ts {
+		topics[t.Topic] = struct{}{}
+	}
+	if len(topics) == 0 {
+		return ts
+	}
+	m, err := src.Metadata(ctx, slices.Collect(maps.Keys(topics))...)
+	if err != nil {
+		return ts // the next request tells
+	}
+	ts = slices.Clone(ts)
+	for i := range ts {
+		if t, ok := m.Topics[ts[i].Topic]; ok && t.Err == nil && t.ID.IsZero() {
+			ts[i].TopicID = mirror.TopicID{}
+		}
+	}
+	return ts
 }
 
 // pairs are the targets with the bounds of both logs.

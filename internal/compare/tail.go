@@ -18,7 +18,7 @@ const (
 // has to know that nobody wrote in between (protocol R7). Holes are compared too. Where that is not enough to know, and
 // where a difference shows, the partition is looked into as Align does. The result is in the order of the targets.
 func Tail(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target) []Alignment {
-	return tailAll(ctx, pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, ts))
+	return tailAll(ctx, pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, byName(ctx, src, ts)))
 }
 
 func tailAll(ctx context.Context, open func(context.Context) []*pair) []Alignment {

@@ -59,6 +59,9 @@ type verification struct {
 // add finds out what is to be compared of a topic.
 func (v *verification) add(topic string, s, d kafka.Topic) {
 	sourceID, destinationID := meant(v.options.Source, topic), meant(v.options.Destination, topic)
+	if s.ID.IsZero() { // too old to give ids
+		sourceID = s.ID
+	}
 	switch {
 	case s.Err != nil:
 		v.told(topic, -1, fmt.Sprintf("not compared: at the source: %v", s.Err))
