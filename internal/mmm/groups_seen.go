@@ -98,19 +98,23 @@ func (o observer) offsets(ctx context.Context, c *kafka.Cluster, kinds map[strin
 }
 
 func seenOffsets(kind string, g kafka.GroupOffsets) groupSeen {
-	s := groupSeen{kind: kind, offsets: map[kafka.TopicPartition]position{}, failed: g.Failed, err: g.Err}
+	s := groupSeen{kind: kind, offsets: map[kafka.TopicPartition]position{}, failed: g.Failed, err: unlessGone(g.Err)}
 	for tp, at := range g.Offsets {
 		s.offsets[tp] = position{at.Offset, at.Metadata}
 	}
 	return s
 }
 
-// seenShare: a share group that is not there has no offsets, like any other group.
-func seenShare(g kafka.ShareOffsets) groupSeen {
-	s := groupSeen{kind: kafka.ShareGroup, offsets: map[kafka.TopicPartition]position{}, failed: g.Failed, err: g.Err}
-	if kafka.GroupNotFound(g.Err) {
-		s.err = nil
+// unlessGone: a group that is not there has no offsets, which is no error.
+func unlessGone(err error) error {
+	if kafka.GroupNotFound(err) {
+		return nil
 	}
+	return err
+}
+
+func seenShare(g kafka.ShareOffsets) groupSeen {
+	s := groupSeen{kind: kafka.ShareGroup, offsets: map[kafka.TopicPartition]position{}, failed: g.Failed, err: unlessGone(g.Err)}
 	for tp, start := range g.Starts {
 		if start >= 0 {
 			s.offsets[tp] = position{offset: start}

@@ -5,27 +5,34 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
 )
 
-// guardProbe names the group whose rights tell whether a DENY binds mirrord itself. Nobody has such a group, so the rule
-// about it harms nobody, even if a crash leaves it there; the next probe removes it.
-const guardProbe = "__mirrord-guard-probe"
-
+// probeACL tells whether a DENY binds mirrord itself. It denies what nobody does and mirrord does not need, so it harms
+// nobody, even if a crash leaves it there; the next probe removes it.
 func probeACL() kafka.ACL {
-	return kafka.ACL{ResourceType: "GROUP", PatternType: literal, ResourceName: guardProbe, Operation: "DELETE",
+	return kafka.ACL{ResourceType: resourceTopic, PatternType: literal, ResourceName: statestore.CommandsTopic, Operation: "DELETE",
 		Permission: deny, Principal: everyone, Host: anyName}
 }
+
+// How often the rights are asked for, and how long between: a broker learns of a rule a moment after it was accepted, and
+// each request may go to another one.
+const (
+	probeLooks = 5
+	probePause = 200 * time.Millisecond
+)
 
 // ErrNotSuperUser says that the guard would lock mirrord out of the topics it writes.
 var ErrNotSuperUser = mirror.Errorf(mirror.Refused, "the read-only guard denies writing to everybody but super users, and mirrord is none").
 	WithHint("add its principal to super.users of the destination, or set read_only to off")
 
 // ProbeGuard finds out whether the read-only guard can be used: the destination has an authorizer, mirrord may change
-// ACLs there, and a DENY for everybody does not bind it. It denies everybody the deletion of a group that does not exist, asks
-// for its own rights on that group, and takes the rule away again. An error without a kind of its own is a passing one.
+// ACLs there, and a DENY for everybody does not bind it. It denies everybody the deletion of __mirror_commands, asks for
+// its own rights on that topic, and takes the rule away again.
 func ProbeGuard(ctx context.Context, dst *kafka.Cluster) (err error) {
 	probe := []kafka.ACL{probeACL()}
 	if err := dst.CreateACLs(ctx, probe)[0]; err != nil {
@@ -36,12 +43,19 @@ func ProbeGuard(ctx context.Context, dst *kafka.Cluster) (err error) {
 			err = errors.Join(err, fmt.Errorf("remove the probe of the read-only guard: %w", gone))
 		}
 	}()
-	rights := dst.GroupOperations(ctx, guardProbe)[guardProbe]
-	switch {
-	case rights.Err != nil && !kafka.GroupNotFound(rights.Err):
-		return fmt.Errorf("probe the read-only guard: %w", rights.Err)
-	case !rights.Operations.Has(kafka.OpDelete):
-		return ErrNotSuperUser
+	for range probeLooks {
+		select {
+		case <-ctx.Done():
+			return mirror.Errorf(mirror.Unreachable, "probe the read-only guard: %w", context.Cause(ctx))
+		case <-time.After(probePause):
+		}
+		rights := dst.TopicOperations(ctx, statestore.CommandsTopic)[statestore.CommandsTopic]
+		switch {
+		case rights.Err != nil:
+			return fmt.Errorf("probe the read-only guard: %w", rights.Err)
+		case !rights.Operations.Has(kafka.OpDelete):
+			return ErrNotSuperUser
+		}
 	}
 	return nil
 }

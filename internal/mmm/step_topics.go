@@ -206,7 +206,8 @@ func (l *loop) tellTopic(ctx context.Context, p topicPlan) {
 		l.deps.event(l.name, t.Name, "topic waits", t.Message)
 	case p.why != "":
 		l.speaker.over(subject)
-		l.log.Info(p.why, mirror.KeyTopic, t.Name, "partitions", t.Partitions)
+		l.speaker.say(ctx, slog.LevelInfo, "deed "+t.Name, p.why, fmt.Sprint(p.why, t.Partitions, t.DestinationID), mirror.KeyTopic, t.Name,
+			"partitions", t.Partitions)
 		l.deps.event(l.name, t.Name, p.why, "")
 	}
 }

@@ -283,7 +283,7 @@ func suspects(topics []statestore.Topic, cluster catalog, idOf func(statestore.T
 }
 
 // mergeTopic puts a decision on top of the record as it is now: a command may have changed the wish since the record
-// was read, and a command always wins. Nothing is left to write if the decision is about something that has passed.
+// was read, and a command always wins. False: the decision is about something that has passed.
 func mergeTopic(now, before, after statestore.Topic) (statestore.Topic, bool) {
 	if now.SourceID != before.SourceID || now.DestinationID != before.DestinationID || now.Rearm != before.Rearm ||
 		now.Wish != before.Wish {
@@ -296,5 +296,5 @@ func mergeTopic(now, before, after statestore.Topic) (statestore.Topic, bool) {
 		merged.Wish, merged.ByCommand = after.Wish, after.ByCommand
 	}
 	merged.Rearm = after.Rearm
-	return merged, merged != now
+	return merged, true
 }
