@@ -26,6 +26,7 @@ type Call struct {
 	resp      kmsg.Response
 	err       error
 	throttled time.Duration
+	early     bool // resp and err are known, and wait for the request to have left; guarded by Conn.mu
 
 	pool *buffers
 	buf  []byte

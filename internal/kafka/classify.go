@@ -249,6 +249,9 @@ func GroupActive(err error) bool {
 		kerr.StaleMemberEpoch, kerr.RebalanceInProgress)
 }
 
+// GroupNotFound: there is no group of that name, or not of that type.
+func GroupNotFound(err error) bool { return is(err, kerr.GroupIDNotFound) }
+
 // SecurityDisabled: the cluster has no authorizer.
 func SecurityDisabled(err error) bool { return is(err, kerr.SecurityDisabled) }
 
@@ -273,7 +276,7 @@ var notAppended = []*kerr.Error{kerr.MessageTooLarge, kerr.RecordListTooLarge, k
 	kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed, kerr.UnknownTopicOrPartition,
 	kerr.UnknownTopicID, kerr.InconsistentTopicID, kerr.InvalidTopicException, kerr.NotEnoughReplicas,
 	kerr.UnsupportedCompressionType, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
-	kerr.InvalidRequiredAcks, kerr.PolicyViolation, kerr.LeaderNotAvailable}
+	kerr.InvalidRequiredAcks, kerr.PolicyViolation, kerr.LeaderNotAvailable, kerr.TransactionCoordinatorFenced}
 
 // AfterAppendDoubt reports whether, after this answer to a Produce or a marker, it is open what the log holds
 // (protocol R6): then nothing may be repeated before it was looked at. A lost leadership is such an answer: it is also

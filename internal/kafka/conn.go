@@ -35,6 +35,8 @@ type Conn struct {
 	pool     *buffers
 	format   *kmsg.RequestFormatter
 	versions versions
+	life     context.Context // of what the connection itself waits for
+	cancel   context.CancelFunc
 
 	write    sync.Mutex // guards what follows; held over the write, which is what gives calls an order
 	out      []byte
@@ -45,6 +47,7 @@ type Conn struct {
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	pending   []*Call    // sent or about to be, oldest first
+	writing   *Call      // its request is going out
 	throttled time.Time  // the broker neither reads nor answers before
 	err       error      // why the connection ended
 	ended     chan struct{}
@@ -75,12 +78,13 @@ func (c *Cluster) dial(ctx context.Context, broker int32, pool *buffers) (*Conn,
 func newConn(ctx context.Context, cl *Cluster, b Broker, conn net.Conn, pool *buffers) (*Conn, error) {
 	c := &Conn{broker: b, cfg: cl.cfg, security: cl.security, conn: conn, pool: pool, ended: make(chan struct{}),
 		format: kmsg.NewRequestFormatter(kmsg.FormatterClientID(cl.cfg.ClientID))}
+	c.life, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if c.tcp = plainTCP(conn); c.tcp == nil {
 		c.buffered = bufio.NewWriterSize(conn, readAhead)
 	}
 	go c.read()
 	stop := context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })
-	err := c.handshake(ctx)
+	err := c.handshake()
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -148,7 +152,31 @@ func (c *Conn) send(call *Call) *Call {
 	if err := c.writeCall(call); err != nil {
 		c.fail(fmt.Errorf("write: %w", err)) // ends the call, too
 	}
+	c.written(call)
 	return call
+}
+
+// finish ends a call, though not before its request has left: until then the socket may read batches that their owner
+// takes back when the call ends.
+func (c *Conn) finish(call *Call, resp kmsg.Response, err error) {
+	c.mu.Lock()
+	if c.writing == call {
+		call.early, call.resp, call.err = true, resp, err
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	call.end(resp, err)
+}
+
+func (c *Conn) written(call *Call) {
+	c.mu.Lock()
+	c.writing = nil
+	early := call.early
+	c.mu.Unlock()
+	if early {
+		call.end(call.resp, call.err)
+	}
 }
 
 func (c *Conn) writeCall(call *Call) error {
@@ -180,6 +208,7 @@ func (c *Conn) enqueue(call *Call) error {
 		return c.err
 	}
 	c.pending = append(c.pending, call)
+	c.writing = call
 	until := c.notBefore().Add(call.limit)
 	c.conn.SetWriteDeadline(until)
 	if len(c.pending) == 1 {
@@ -240,9 +269,10 @@ func (c *Conn) fail(cause error) {
 	c.pending = nil
 	c.mu.Unlock()
 	c.conn.Close()
+	c.cancel()
 	close(c.ended)
 	for _, call := range calls {
-		call.end(nil, c.err)
+		c.finish(call, nil, c.err)
 	}
 }
 
@@ -272,11 +302,11 @@ func (c *Conn) answer(frame []byte) error {
 	resp, err := call.decode(frame[4:])
 	if err != nil {
 		err = fmt.Errorf("decode answer: %w", err)
-		call.end(nil, mirror.Errorf(mirror.Unreachable, "broker %d: %w: %w", c.broker.ID, ErrClosed, err))
+		c.finish(call, nil, mirror.Errorf(mirror.Unreachable, "broker %d: %w: %w", c.broker.ID, ErrClosed, err))
 		return err
 	}
 	c.expect(throttleOf(resp))
-	call.end(resp, nil)
+	c.finish(call, resp, nil)
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -64,7 +63,7 @@ func (v *versions) choose(req kmsg.Request) (int16, error) {
 }
 
 // handshake asks for versions and logs in.
-func (c *Conn) handshake(ctx context.Context) error {
+func (c *Conn) handshake() error {
 	c.write.Lock()
 	defer c.write.Unlock()
 	for _, version := range []int16{3, 0} {
@@ -87,7 +86,7 @@ func (c *Conn) handshake(ctx context.Context) error {
 	if !c.security.useSASL {
 		return nil
 	}
-	return c.login(ctx)
+	return c.login()
 }
 
 // roundTrip sends a request and waits; c.write is held.
@@ -108,9 +107,7 @@ func (c *Conn) renewLogin() error {
 	if c.reauth.IsZero() || time.Now().Before(c.reauth) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.cfg.RequestTimeout)
-	defer cancel()
-	if err := c.login(ctx); err != nil {
+	if err := c.login(); err != nil {
 		c.fail(fmt.Errorf("log in again: %w", err))
 		return err
 	}
@@ -118,7 +115,7 @@ func (c *Conn) renewLogin() error {
 }
 
 // login is SaslHandshake and SaslAuthenticate until the mechanism is done; c.write is held.
-func (c *Conn) login(ctx context.Context) error {
+func (c *Conn) login() error {
 	mechanism := c.security.mechanism()
 	hello := kmsg.NewPtrSASLHandshakeRequest()
 	hello.Mechanism = mechanism.Name()
@@ -129,7 +126,7 @@ func (c *Conn) login(ctx context.Context) error {
 	if err := kafkaError(resp.(*kmsg.SASLHandshakeResponse).ErrorCode, nil); err != nil {
 		return fmt.Errorf("log in by %s: %w", hello.Mechanism, err)
 	}
-	session, out, err := mechanism.Authenticate(ctx, c.broker.Address())
+	session, out, err := mechanism.Authenticate(c.life, c.broker.Address())
 	for done := false; err == nil && (!done || len(out) > 0); {
 		var in []byte
 		if in, err = c.authenticate(out); err == nil {

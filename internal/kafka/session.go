@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -136,7 +137,7 @@ func (s *FetchSession) Build() *kmsg.FetchRequest {
 		req.Version = req.MaxVersion()
 	}
 	req.SessionID, req.SessionEpoch = s.id, s.epoch
-	topics := map[string]int{}
+	topics := map[fetchName]int{}
 	if s.epoch == 0 {
 		clear(s.forgotten)
 		for _, e := range s.parts {
@@ -152,12 +153,13 @@ func (s *FetchSession) Build() *kmsg.FetchRequest {
 	return req
 }
 
-func addFetch(req *kmsg.FetchRequest, topics map[string]int, e *fetchEntry) {
+func addFetch(req *kmsg.FetchRequest, topics map[fetchName]int, e *fetchEntry) {
 	e.held = true
-	i, ok := topics[e.Topic]
+	name := fetchName{e.Topic, e.TopicID}
+	i, ok := topics[name]
 	if !ok {
 		i = len(req.Topics)
-		topics[e.Topic] = i
+		topics[name] = i
 		t := kmsg.NewFetchRequestTopic()
 		t.Topic, t.TopicID = e.Topic, e.TopicID
 		req.Topics = append(req.Topics, t)
@@ -195,7 +197,7 @@ func (s *FetchSession) Handle(call *Call) ([]FetchedPartition, error) {
 			s.id = 0
 		}
 		s.epoch = 0
-		return nil, requestError(context.Background(), "fetch", err)
+		return nil, fmt.Errorf("fetch: %w", err)
 	}
 	s.advance(resp.SessionID)
 	return s.results(resp), nil
