@@ -38,8 +38,9 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// heartbeat is the pause between heartbeats: what a rebalance and the end of a frozen instance's work are noticed after.
-func (c Config) heartbeat() time.Duration { return c.SessionTimeout / 8 }
+// heartbeat is the pause between heartbeats. A member learns of a rebalance by one, and a shard that moves is nobody's
+// until all have learnt of it.
+func (c Config) heartbeat() time.Duration { return max(c.SessionTimeout/20, 200*time.Millisecond) }
 
 // leaseTime is how long a successful heartbeat lets effects leave. The rest of the session is for what left at the last
 // moment, and for clocks that run apart.

@@ -153,7 +153,7 @@ func (c *Coordinator) OwnedMirrors() (names []string) {
 	return names
 }
 
-// Changed is closed when the set of owned shards changes next. It is a level trigger: take it, look, wait.
+// Changed is closed when the set of owned shards, or of mirrors in them, changes next. It is a level trigger: take it, look, wait.
 func (c *Coordinator) Changed() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

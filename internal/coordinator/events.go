@@ -37,8 +37,12 @@ func (x *sightings) update(v *statestore.View, index *index) (events []mirror.Ev
 			if silent || was.state == is.state && was.epoch == is.epoch {
 				continue
 			}
-			events = append(events, mirror.Event{At: now, Mirror: s.Mirror, Topic: s.Topic, Partition: s.Index,
-				Name: "state changed", From: was.state, To: is.state, Message: s.ErrorMessage})
+			e := mirror.Event{At: now, Mirror: s.Mirror, Topic: s.Topic, Partition: s.Index, Name: "state changed",
+				From: was.state, To: is.state}
+			if is.state == mirror.Failed { // elsewhere it is what was the matter before
+				e.Message = s.ErrorMessage
+			}
+			events = append(events, e)
 		}
 	}
 	x.states = states

@@ -121,7 +121,11 @@ func (r *runner) look() {
 		return
 	}
 	r.viewed = changed
+	before := sortedKeys(r.index.mirrors)
 	r.index.update(r.view)
+	if !slices.Equal(before, sortedKeys(r.index.mirrors)) {
+		r.owns() // owned mirrors are those of owned shards
+	}
 	r.tell(r.seen.update(r.view, r.index))
 	r.checkIdentity()
 	for _, s := range r.shards {
