@@ -51,22 +51,11 @@ func (p *pipeline) filled(f fill) event {
 	}
 	p.acked, p.next = f.to, f.to
 	p.careful, p.isProven = false, false
-	if f.marker {
-		p.noteMarker(f.owner)
-		return progress
-	}
 	if f.raised {
 		p.own.ProducerEpoch, p.own.Sequence = f.owner.epoch, 0
 		p.raise = false
 	}
 	return progress
-}
-
-// noteMarker: a marker of a higher producer epoch begins the sequence anew.
-func (p *pipeline) noteMarker(o producer) {
-	if c, ok := p.others[o.id]; ok && c.epoch < o.epoch {
-		p.others[o.id] = counter{o.epoch, 0}
-	}
 }
 
 // unfilled: the fill is not finished, and how far it came is not known.

@@ -40,6 +40,8 @@ type part struct {
 	sourceEpoch int32 // current leader epoch at the source; −1: unknown
 	corrupt     int   // tries in a row that gave damaged bytes at corruptAt
 	corruptAt   int64
+	beyond      int64 // offset of a batch above the high watermark, and how often in a row
+	beyonds     int
 	active      bool // counted in pool.active
 
 	tailing bool // its tail is being read alone

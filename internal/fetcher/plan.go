@@ -30,6 +30,10 @@ type fetched struct {
 // errDamaged marks bytes that no healthy log holds: to be fetched again.
 var errDamaged = errors.New("damaged batch")
 
+// errBeyond marks a batch above the high watermark of its answer. A broker reads the high watermark a moment before the
+// records, so this is usual; the next answer tells whether it is true.
+var errBeyond = errors.New("batch above the high watermark")
+
 // plan cuts an answer from offset next on into items that follow each other without a gap. Items before an error are good; an
 // error that is errDamaged is about the batch at the offset after them.
 func (p planner) plan(next int64, f fetched) ([]item, error) {
@@ -73,8 +77,11 @@ func (s *planning) check(b recordbatch.Batch) error {
 		return err
 	}
 	base, next := b.BaseOffset(), b.NextOffset()
-	if base < s.last || s.bound >= 0 && next > s.bound {
-		return fmt.Errorf("%w: offsets %d to %d after %d, high watermark %d", recordbatch.ErrCorrupt, base, next, s.last, s.bound)
+	if base < s.last {
+		return fmt.Errorf("%w: offsets %d to %d after %d", recordbatch.ErrCorrupt, base, next, s.last)
+	}
+	if s.bound >= 0 && next > s.bound {
+		return fmt.Errorf("%w: offsets %d to %d, high watermark %d", errBeyond, base, next, s.bound)
 	}
 	s.last = next
 	return nil

@@ -302,8 +302,8 @@ func (t *thread) handle(p *part, f *kafka.FetchedPartition, memory *hold, now ti
 		arrived: int64(now.Sub(t.clock)), hold: memory})
 	p.push(items)
 	if err != nil {
-		p.planFailed(err, now)
-		return nil
+		p.planFailed(err)
+		return p.offer()
 	}
 	if t.src.bound(f) > p.pipe.tail {
 		if len(items) > 0 {
@@ -333,13 +333,21 @@ func (p *part) push(items []item) {
 }
 
 // planFailed: damaged bytes are fetched again, a few times; p.mu is held.
-func (p *part) planFailed(err error, now time.Time) {
-	if !errors.Is(err, errDamaged) {
+func (p *part) planFailed(err error) {
+	switch {
+	case errors.Is(err, errBeyond) && (p.beyond != p.pipe.tail || p.beyonds < maxBeyond):
+		if p.beyond != p.pipe.tail {
+			p.beyond, p.beyonds = p.pipe.tail, 0
+		}
+		p.beyonds++
+	case errors.Is(err, errDamaged), errors.Is(err, errBeyond):
+		p.damaged(p.pipe.tail, err)
+	default:
 		p.fail(err)
-		return
 	}
-	p.damaged(p.pipe.tail, err)
 }
+
+const maxBeyond = 10 // answers in a row with a batch above the high watermark
 
 // damaged counts a batch that arrived damaged; p.mu is held.
 func (p *part) damaged(offset int64, err error) {
