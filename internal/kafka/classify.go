@@ -109,7 +109,7 @@ type brokerError struct {
 }
 
 func (e *brokerError) Error() string {
-	known := kerr.ErrorForCode(e.code).(*kerr.Error)
+	known := kerr.TypedErrorForCode(e.code)
 	text := known.Message
 	if known.Code != e.code { // newer than this release
 		text = fmt.Sprintf("error code %d", e.code)
@@ -160,110 +160,110 @@ func is(err error, codes ...*kerr.Error) bool {
 	return ok && slices.Contains(codes, e)
 }
 
-// StaleLeader: what is known about the partition's leader is out of date; ask for metadata, then go to the new one.
+// StaleLeader tells that what is known about the partition's leader is out of date; ask for metadata, then go to the new one.
 func StaleLeader(err error) bool { return NotLeader(err) || FencedLeaderEpoch(err) }
 
-// NotLeader: the broker asked does not lead the partition, or not any more. As an answer to Produce it does not tell
+// NotLeader tells that the broker asked does not lead the partition, or not any more. As an answer to Produce it does not tell
 // whether the batch was stored (see AfterAppendDoubt).
 func NotLeader(err error) bool {
 	return is(err, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.ReplicaNotAvailable, kerr.ListenerNotFound,
 		kerr.BrokerNotAvailable, kerr.KafkaStorageError)
 }
 
-// FencedLeaderEpoch: the leader epoch in the request is older or newer than the broker's.
+// FencedLeaderEpoch tells that the leader epoch in the request is older or newer than the broker's.
 func FencedLeaderEpoch(err error) bool {
 	return is(err, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch)
 }
 
-// OutOfRange: the offset lies outside the log.
+// OutOfRange tells that the offset lies outside the log.
 func OutOfRange(err error) bool { return is(err, kerr.OffsetOutOfRange) }
 
-// OffsetNotAvailable: a new leader does not know its high watermark yet.
+// OffsetNotAvailable tells that a new leader does not know its high watermark yet.
 func OffsetNotAvailable(err error) bool { return is(err, kerr.OffsetNotAvailable) }
 
-// OutOfOrderSequence: the batch is not the next one of its producer identity; nothing was stored.
+// OutOfOrderSequence tells that the batch is not the next one of its producer identity; nothing was stored.
 func OutOfOrderSequence(err error) bool { return is(err, kerr.OutOfOrderSequenceNumber) }
 
-// DuplicateSequence: the batch was stored before, longer ago than the broker remembers offsets.
+// DuplicateSequence tells that the batch was stored before, longer ago than the broker remembers offsets.
 func DuplicateSequence(err error) bool { return is(err, kerr.DuplicateSequenceNumber) }
 
-// InvalidProducerEpoch: a newer producer epoch of the same identity exists.
+// InvalidProducerEpoch tells that a newer producer epoch of the same identity exists.
 func InvalidProducerEpoch(err error) bool {
 	return is(err, kerr.InvalidProducerEpoch, kerr.ProducerFenced)
 }
 
-// CoordinatorFenced: a marker with a higher coordinator epoch was written before.
+// CoordinatorFenced tells that a marker with a higher coordinator epoch was written before.
 func CoordinatorFenced(err error) bool { return is(err, kerr.TransactionCoordinatorFenced) }
 
-// InvalidTxnState: transactional data was refused by transaction verification.
+// InvalidTxnState tells that transactional data was refused by transaction verification.
 func InvalidTxnState(err error) bool {
 	return is(err, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.TransactionAbortable)
 }
 
-// ConcurrentTransactions: the transactional id's last transaction is being completed; ask again.
+// ConcurrentTransactions tells that the transactional id's last transaction is being completed; ask again.
 func ConcurrentTransactions(err error) bool { return is(err, kerr.ConcurrentTransactions) }
 
 // notAttempted: the item is fine, but another one of the request is not.
 func notAttempted(err error) bool { return is(err, kerr.OperationNotAttempted) }
 
-// CoordinatorMoved: another broker coordinates the group or transactional id now, or none does yet.
+// CoordinatorMoved tells that another broker coordinates the group or transactional id now, or none does yet.
 func CoordinatorMoved(err error) bool {
 	return is(err, kerr.NotCoordinator, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress)
 }
 
-// TooLarge: the batch is larger than the topic or a segment admits.
+// TooLarge tells that the batch is larger than the topic or a segment admits.
 func TooLarge(err error) bool { return is(err, kerr.MessageTooLarge, kerr.RecordListTooLarge) }
 
-// Corrupt: the bytes did not survive their way.
+// Corrupt tells that the bytes did not survive their way.
 func Corrupt(err error) bool { return is(err, kerr.CorruptMessage) }
 
-// InvalidRecord: the destination refuses the form of a batch.
+// InvalidRecord tells that the destination refuses the form of a batch.
 func InvalidRecord(err error) bool { return is(err, kerr.InvalidRecord, kerr.InvalidTimestamp) }
 
-// UnknownTopic: no topic of that name or id, as far as the broker asked knows.
+// UnknownTopic tells that no topic of that name or id, as far as the broker asked knows.
 func UnknownTopic(err error) bool {
 	return is(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID, kerr.InvalidTopicException)
 }
 
-// TopicExists: a topic of that name exists already.
+// TopicExists tells that a topic of that name exists already.
 func TopicExists(err error) bool { return is(err, kerr.TopicAlreadyExists) }
 
-// TopicAuthorization: a right on the topic is missing.
+// TopicAuthorization tells that a right on the topic is missing.
 func TopicAuthorization(err error) bool { return is(err, kerr.TopicAuthorizationFailed) }
 
-// ClusterAuthorization: a right on the cluster is missing.
+// ClusterAuthorization tells that a right on the cluster is missing.
 func ClusterAuthorization(err error) bool { return is(err, kerr.ClusterAuthorizationFailed) }
 
-// Authorization: some right is missing.
+// Authorization tells that some right is missing.
 func Authorization(err error) bool {
 	return is(err, kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.TransactionalIDAuthorizationFailed, kerr.DelegationTokenAuthorizationFailed)
 }
 
-// InvalidConfig: a setting's name or value is refused; the text says which.
+// InvalidConfig tells that a setting's name or value is refused; the text says which.
 func InvalidConfig(err error) bool { return is(err, kerr.InvalidConfig) }
 
-// GroupActive: the group has members, so that nobody else may change its offsets.
+// GroupActive tells that the group has members, so that nobody else may change its offsets.
 func GroupActive(err error) bool {
 	return is(err, kerr.UnknownMemberID, kerr.NonEmptyGroup, kerr.GroupSubscribedToTopic, kerr.IllegalGeneration,
 		kerr.StaleMemberEpoch, kerr.RebalanceInProgress)
 }
 
-// GroupNotFound: there is no group of that name, or not of that type.
+// GroupNotFound tells that there is no group of that name, or not of that type.
 func GroupNotFound(err error) bool { return is(err, kerr.GroupIDNotFound) }
 
-// SecurityDisabled: the cluster has no authorizer.
+// SecurityDisabled tells that the cluster has no authorizer.
 func SecurityDisabled(err error) bool { return is(err, kerr.SecurityDisabled) }
 
-// UnsupportedVersion: the broker does not serve the request, or not in a form that has what it asks for.
+// UnsupportedVersion tells that the broker does not serve the request, or not in a form that has what it asks for.
 func UnsupportedVersion(err error) bool {
 	return is(err, kerr.UnsupportedVersion) || errors.Is(err, errUnsupported)
 }
 
-// PolicyViolation: a rule of the cluster or topic forbids it, such as deleting records of a compacted topic.
+// PolicyViolation tells that a rule of the cluster or topic forbids it, such as deleting records of a compacted topic.
 func PolicyViolation(err error) bool { return is(err, kerr.PolicyViolation) }
 
-// SessionLost: the broker does not know the fetch session, or not at this epoch.
+// SessionLost tells that the broker does not know the fetch session, or not at this epoch.
 func SessionLost(err error) bool {
 	return is(err, kerr.FetchSessionIDNotFound, kerr.InvalidFetchSessionEpoch, kerr.FetchSessionTopicIDError)
 }

@@ -210,9 +210,9 @@ func (c *Conn) enqueue(call *Call) error {
 	c.pending = append(c.pending, call)
 	c.writing = call
 	until := c.notBefore().Add(call.limit)
-	c.conn.SetWriteDeadline(until)
+	_ = c.conn.SetWriteDeadline(until) // fails on a closed connection only, and then the write tells
 	if len(c.pending) == 1 {
-		c.conn.SetReadDeadline(until)
+		_ = c.conn.SetReadDeadline(until)
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (c *Conn) expect(throttled time.Duration) {
 	if len(c.pending) > 0 {
 		until = c.notBefore().Add(c.pending[0].limit)
 	}
-	c.conn.SetReadDeadline(until)
+	_ = c.conn.SetReadDeadline(until)
 }
 
 func (c *Conn) notBefore() time.Time {
@@ -268,7 +268,7 @@ func (c *Conn) fail(cause error) {
 	calls := c.pending
 	c.pending = nil
 	c.mu.Unlock()
-	c.conn.Close()
+	_ = c.conn.Close()
 	c.cancel()
 	close(c.ended)
 	for _, call := range calls {

@@ -159,14 +159,6 @@ func (c *Cluster) remember(m Metadata, all bool) {
 	maps.Copy(c.topics, m.Topics)
 }
 
-// leaderOf looks into what was seen last.
-func (c *Cluster) leaderOf(topic string, partition int32) (Partition, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p, ok := c.topics[topic].Partition(partition)
-	return p, ok && p.Leader >= 0
-}
-
 // Broker gives the address of a broker as last seen in metadata.
 func (c *Cluster) Broker(id int32) (Broker, bool) {
 	c.mu.Lock()

@@ -46,7 +46,7 @@ func TestProduceEncodingEqualsKmsg(t *testing.T) {
 				t.Errorf("version %d:\n%x, want\n%x", version, got, want)
 			}
 			resp := theirs.ResponseKind().(*kmsg.ProduceResponse)
-			if len(ours.results(resp)) != 6 || ours.results(resp)[5].Err != ErrMissing || !AfterAppendDoubt(ErrMissing) {
+			if len(ours.results(resp)) != 6 || !errors.Is(ours.results(resp)[5].Err, ErrMissing) || !AfterAppendDoubt(ErrMissing) {
 				t.Error("a batch that the answer leaves out is in doubt")
 			}
 		}

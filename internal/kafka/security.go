@@ -184,19 +184,25 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 		return nil, err
 	}
 	if s.useTLS {
-		cfg, err := s.tlsConfig(address)
+		secure, err := s.encrypt(ctx, conn, address)
 		if err != nil {
-			conn.Close()
-			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}
-		}
-		secure := tls.Client(conn, cfg)
-		if err := secure.HandshakeContext(ctx); err != nil {
-			conn.Close()
-			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: fmt.Errorf("TLS: %w", err)}
+			return nil, errors.Join(&net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}, conn.Close())
 		}
 		conn = secure
 	}
 	return &impatient{Conn: conn, until: time.Now().Add(s.dialTimeout)}, nil
+}
+
+func (s *security) encrypt(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
+	cfg, err := s.tlsConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	secure := tls.Client(conn, cfg)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, fmt.Errorf("TLS: %w", err)
+	}
+	return secure, nil
 }
 
 var errDialTimeout = errors.New("no connection within the dial timeout")
@@ -234,7 +240,7 @@ func (c *impatient) Read(b []byte) (int, error) {
 		c.mu.Lock()
 		if !c.heard {
 			c.heard = true
-			c.Conn.SetReadDeadline(c.deadline)
+			_ = c.Conn.SetReadDeadline(c.deadline)
 		}
 		c.mu.Unlock()
 	}

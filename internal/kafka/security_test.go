@@ -139,6 +139,7 @@ func TestTLS(t *testing.T) {
 		{"host name not checked, wrong authority", other, mirror.TLS{CAFile: stranger.caFile, SkipHostname: true}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			err := reach(t, tt.fake, mirror.Security{Protocol: "SSL", TLS: tt.tls})
 			if (err == nil) != tt.ok {
 				t.Errorf("err = %v", err)
@@ -190,6 +191,7 @@ func TestSASL(t *testing.T) {
 	const password = "correct horse battery"
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
 			fake := startFake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "mirrord", password))
 			file := filepath.Join(t.TempDir(), "password")
 			security := mirror.Security{Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{Mechanism: mechanism, Username: "mirrord",
