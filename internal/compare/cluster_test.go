@@ -72,8 +72,10 @@ func (l live) create(topic string, partitions int32, configs map[string]string) 
 		ids = append(ids, id)
 	}
 	for i := range partitions {
-		ts = append(ts, mirror.Target{Partition: mirror.Partition{Mirror: "east", TopicID: ids[0], Index: i}, Topic: topic,
-			DestinationID: ids[1], Source: mirror.NoPosition})
+		ts = append(ts, mirror.Target{
+			Partition: mirror.Partition{Mirror: "east", TopicID: ids[0], Index: i}, Topic: topic,
+			DestinationID: ids[1], Source: mirror.NoPosition,
+		})
 	}
 	return ts
 }
@@ -98,8 +100,10 @@ func (l live) transact(c *kafka.Cluster, id string, commit bool, topic string, p
 	defer cl.Close()
 	var records []*kgo.Record
 	for i := span[0]; i < span[1]; i++ {
-		records = append(records, &kgo.Record{Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "k%d", i), Value: []byte(value),
-			Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i))})
+		records = append(records, &kgo.Record{
+			Topic: topic, Partition: partition, Key: fmt.Appendf(nil, "k%d", i), Value: []byte(value),
+			Timestamp: time.UnixMilli(1_700_000_000_000 + int64(i)),
+		})
 	}
 	if id != "" {
 		if err := cl.BeginTransaction(); err != nil {

@@ -13,9 +13,8 @@ type comparison struct {
 	last     int64 // up to where a stopped partition was mirrored; −1: unknown
 	counted  func(records int64)
 	from, to int64
-	cleaned  bool // compaction: a record that one side lacks may have been superseded
-	whole    bool // every offset is read
-	keys     superseded
+	cleaned  bool        // compaction: a record that one side lacks may have been superseded
+	keys     *superseded // nil: not followed, since not every record is read
 
 	records   int64
 	reported  int64 // of records, to counted
@@ -32,19 +31,20 @@ func (c *comparison) compare(ctx context.Context, full bool) (err error) {
 	c.from = c.low()
 	c.to = max(c.from, min(c.high(), c.decided()))
 	c.tellEnds()
-	parts := windows(c.from, c.to, full)
-	c.whole = len(parts) == 1
-	read := int64(0)
+	if full && c.cleaned {
+		c.keys = newSuperseded(keysMax)
+	}
+	parts, read := windows(c.from, c.to, full), int64(0)
 	for _, w := range parts {
 		if err := c.window(ctx, w); err != nil {
 			return err
 		}
 		read += w[1] - w[0]
 	}
-	if !c.whole && c.to > c.from {
+	if len(parts) > 1 {
 		c.note("sample: %d of %d offsets compared", read, c.to-c.from)
 	}
-	if c.cleaned && full {
+	if c.keys != nil {
 		return c.judgeKeys(ctx)
 	}
 	return nil
@@ -109,7 +109,7 @@ func (c *comparison) judge(offset int64, s, d *item) {
 
 // follow remembers keys where every later record of them will be seen.
 func (c *comparison) follow(i *item, alone, atSource bool) {
-	if c.whole {
+	if c.keys != nil {
 		c.keys.see(i, alone, atSource)
 	}
 }
@@ -119,46 +119,6 @@ func (c *comparison) differs(f finding) {
 	if c.diff.offset < 0 || f.offset < c.diff.offset {
 		c.diff = f
 	}
-}
-
-// judgeKeys reads on where only one side has gone on, since what comes there may supersede what the other side lacks,
-// and judges what remains.
-func (c *comparison) judgeKeys(ctx context.Context) error {
-	if len(c.keys.pending) > 0 {
-		src, _ := c.streams(c.to, c.s.lso, verifyBytes)
-		src.decided = c.s.lso
-		_, dst := c.streams(c.to, c.d.lso, verifyBytes)
-		dst.decided = c.d.lso
-		err := sideBySide(ctx, src, dst, func(_ int64, s, d *item) (bool, error) {
-			for _, i := range []*item{s, d} {
-				if i.visible() {
-					c.keys.see(i, false, false)
-				}
-			}
-			return true, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-	if f := c.keys.lost(); f.offset >= 0 {
-		c.differs(f)
-	}
-	if names, count := c.keys.dead(); count > 0 {
-		c.note("%d keys live on at the destination whose tombstones are gone at the source: %s%s", count,
-			strings.Join(names, ", "), etc(count > len(names)))
-	}
-	if c.keys.full {
-		c.note("more than %d keys to follow: whether all missing records are superseded is not known", len(c.keys.pending))
-	}
-	return nil
-}
-
-func etc(more bool) string {
-	if more {
-		return ", …"
-	}
-	return ""
 }
 
 // tellEnds notes what only one side holds, and what is not decided.

@@ -13,7 +13,8 @@ func TestExportWritesWhatAConsumerGets(t *testing.T) {
 	l.append(
 		recordbatch.Record{Offset: 4, Timestamp: 7},
 		recordbatch.Record{Offset: 5, Timestamp: 8, Key: []byte{0xff}, Value: []byte{}, Headers: []recordbatch.Header{
-			{Key: []byte("h"), Value: nil}, {Key: []byte("b"), Value: []byte{0xc0}}}},
+			{Key: []byte("h"), Value: nil}, {Key: []byte("b"), Value: []byte{0xc0}},
+		}},
 		recordbatch.Record{Offset: 6, Timestamp: 9, Key: []byte("<&>"), Value: []byte("é")},
 	).write(3, 3, "beyond")
 	f := &fake{logs: map[string]*fakeLog{"t-0": l}}

@@ -121,7 +121,7 @@ func (l *fakeLog) chunk(p position, room int, whole bool) chunk {
 		if b.LastOffset() < p.offset || b.BaseOffset() >= limit {
 			continue
 		}
-		if len(b) > room && !(whole && len(c.bytes) == 0) {
+		if len(b) > room && (!whole || len(c.bytes) > 0) {
 			c.bytes = append(c.bytes, b[:max(room, 0)]...)
 			break
 		}

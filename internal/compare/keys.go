@@ -1,24 +1,31 @@
 package compare
 
 import (
-	"fmt"
+	"hash/maphash"
 	"slices"
 )
 
-// Limits of what is remembered about compacted topics.
+// keysMax is how many keys are followed at once: about 50 MB. keysListed is how many are told by name.
 const (
-	keysMax      = 1 << 18
-	keysMaxBytes = 16 << 20
-	keysListed   = 10
+	keysMax    = 1 << 21
+	keysListed = 10
 )
 
 // superseded follows the keys of records that only one side of a compacted topic holds. Such a record is fine once a
 // later one of its key shows on either side. It is fed in offset order.
+//
+// Keys are known by a hash under a random seed. When there are too many, it narrows to those of half the hashes and
+// leaves the other half to another pass over the logs, so that memory stays bounded and no key goes unjudged.
 type superseded struct {
-	pending map[string]lone
-	bytes   int
-	full    bool // keys were left out
+	max     int
+	seed    maphash.Seed
+	slice   slice
+	later   []slice // left to further passes
+	pending map[uint64]lone
 }
+
+// slice is the hashes that end in certain bits.
+type slice struct{ mask, want uint64 }
 
 // lone is the latest record of a key, held by one side only.
 type lone struct {
@@ -27,60 +34,62 @@ type lone struct {
 	tombstone bool
 }
 
+func newSuperseded(limit int) *superseded {
+	return &superseded{max: limit, seed: maphash.MakeSeed(), pending: map[uint64]lone{}}
+}
+
+// again turns to what an earlier pass has left out; false: nothing.
+func (k *superseded) again() bool {
+	n := len(k.later)
+	if n == 0 {
+		return false
+	}
+	k.slice, k.later = k.later[n-1], k.later[:n-1]
+	clear(k.pending)
+	return true
+}
+
 // see takes the record that a consumer gets at an offset, from whichever side. alone says that the other side lacks it.
 func (k *superseded) see(i *item, alone, atSource bool) {
-	if k.pending == nil {
-		k.pending = map[string]lone{}
+	h := maphash.Bytes(k.seed, i.Key)
+	if h&k.slice.mask != k.slice.want {
+		return
 	}
-	if _, known := k.pending[string(i.Key)]; known {
-		delete(k.pending, string(i.Key))
-		k.bytes -= len(i.Key)
-	}
+	delete(k.pending, h)
 	if !alone {
 		return
 	}
-	if len(k.pending) >= keysMax || k.bytes+len(i.Key) > keysMaxBytes {
-		k.full = true
-		return
+	k.pending[h] = lone{i.Offset, atSource, i.Value == nil}
+	for len(k.pending) > k.max {
+		k.narrow()
 	}
-	k.pending[string(i.Key)] = lone{i.Offset, atSource, i.Value == nil}
-	k.bytes += len(i.Key)
 }
 
-// lost is the first record of the source that the destination lacks though nothing supersedes it. A tombstone may be
-// gone: both sides drop them after a time.
-func (k *superseded) lost() finding {
-	first := noFinding
-	for key, l := range k.pending {
-		if l.atSource && !l.tombstone && (first.offset < 0 || l.offset < first.offset) {
-			first = finding{l.offset, fmt.Sprintf("the destination lacks the latest record of key %s", show(key))}
+func (k *superseded) narrow() {
+	bit := k.slice.mask + 1
+	k.slice.mask |= bit
+	k.later = append(k.later, slice{k.slice.mask, k.slice.want | bit})
+	for h := range k.pending {
+		if h&bit != 0 {
+			delete(k.pending, h)
 		}
 	}
-	return first
 }
 
-// dead are the keys that live on at the destination only, the first few of them by name: their tombstones are gone at
-// the source (SPEC §8.9).
-func (k *superseded) dead() (names []string, count int) {
-	for key, l := range k.pending {
-		if !l.atSource && !l.tombstone {
-			names = append(names, key)
+// unmatched are the offsets of records that nothing supersedes: of the source's that the destination lacks (lost), and
+// of the destination's whose tombstones are gone at the source (dead, SPEC §8.9). A tombstone itself may be gone: both
+// sides drop them after a time.
+func (k *superseded) unmatched() (lost, dead []int64) {
+	for _, l := range k.pending {
+		switch {
+		case l.tombstone:
+		case l.atSource:
+			lost = append(lost, l.offset)
+		default:
+			dead = append(dead, l.offset)
 		}
 	}
-	count = len(names)
-	slices.Sort(names)
-	names = names[:min(count, keysListed)]
-	for i := range names {
-		names[i] = show(names[i])
-	}
-	return names, count
-}
-
-// show is a key for people.
-func show(key string) string {
-	const longest = 40
-	if len(key) > longest {
-		return fmt.Sprintf("%.*q…", longest, key)
-	}
-	return fmt.Sprintf("%q", key)
+	slices.Sort(lost)
+	slices.Sort(dead)
+	return lost, dead
 }

@@ -47,6 +47,7 @@ func (p *pair) see(ctx context.Context, src, dst *stream, brief bool) (sight, er
 		case equal:
 			seen.common = offset
 			return !brief, nil
+		case different:
 		case sourceOnly, destinationOnly:
 			if cleaned, err := p.isCompacted(ctx); err != nil || cleaned {
 				return true, err

@@ -150,8 +150,10 @@ func (v *verification) partition(ctx context.Context, p *pair) Row {
 	if err == nil {
 		err = c.compare(ctx, v.options.Full)
 	}
-	r := Row{Mirror: v.mirror, Topic: p.dstTP.Topic, Partition: p.dstTP.Partition, From: c.from, To: c.to, Records: c.records,
-		Equal: err == nil && c.diff.offset < 0, FirstDifference: c.diff.offset}
+	r := Row{
+		Mirror: v.mirror, Topic: p.dstTP.Topic, Partition: p.dstTP.Partition, From: c.from, To: c.to, Records: c.records,
+		Equal: err == nil && c.diff.offset < 0, FirstDifference: c.diff.offset,
+	}
 	if err != nil {
 		c.notes = slices.Insert(c.notes, 0, fmt.Sprintf("not compared to the end: %v", err))
 	}

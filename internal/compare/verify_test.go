@@ -150,6 +150,22 @@ func TestVerifyJudgesCompactedTopics(t *testing.T) {
 	}
 }
 
+// What was cleaned while the logs were read may be superseded by what was written meanwhile.
+func TestVerifyOfALiveCompactedTopic(t *testing.T) {
+	src, dst := newLog().write(100, 10, "v").clean(func(recordbatch.Record) bool { return false }), newLog().write(100, 10, "v")
+	dst.onRead = func(l *fakeLog) {
+		if l.end == 100 {
+			newest := rec(5, "new")
+			newest.Offset = 100
+			src.append(newest)
+			l.append(newest).clean(func(r recordbatch.Record) bool { return r.Offset == 5 })
+		}
+	}
+	if got := verifyOne(t, src, dst, full); !got.Equal {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestVerifyCoversWhatBothHold(t *testing.T) {
 	shared := func() *fakeLog { return newLog().write(500, 7, "v") }
 	got := verifyOne(t, shared().trim(20), shared().write(9, 3, "w").trim(100), full)
@@ -285,15 +301,37 @@ func TestRowFields(t *testing.T) {
 	}
 }
 
-func TestSupersededIsBounded(t *testing.T) {
-	var k superseded
-	for i := range keysMax + 5 {
-		k.see(&item{Record: recordbatch.Record{Offset: int64(i), Key: fmt.Appendf(nil, "%d", i), Value: []byte{}}}, true, true)
+// However few keys are followed at once, each is judged.
+func TestSupersededJudgesEveryKeyInBoundedMemory(t *testing.T) {
+	const keys = 1000
+	k := newSuperseded(60)
+	var lost, dead []int64
+	for passes := 1; ; passes++ {
+		for i := range int64(4 * keys) { // each key four times; some end on one side only
+			key := i % keys
+			r := item{Record: recordbatch.Record{Offset: i, Key: fmt.Appendf(nil, "%d", key), Value: []byte{}}}
+			k.see(&r, i < 3*keys || key%10 < 2, key%10 == 0)
+			if len(k.pending) > 60 {
+				t.Fatalf("%d keys at once", len(k.pending))
+			}
+		}
+		l, d := k.unmatched()
+		lost, dead = append(lost, l...), append(dead, d...)
+		if !k.again() {
+			if passes < 4 {
+				t.Errorf("only %d passes", passes)
+			}
+			break
+		}
 	}
-	if len(k.pending) != keysMax || !k.full {
-		t.Errorf("%d keys, full %v", len(k.pending), k.full)
+	slices.Sort(lost)
+	slices.Sort(dead)
+	for name, got := range map[string][]int64{"lost": lost, "dead": dead} {
+		if len(slices.Compact(got)) != keys/10 || len(got) != keys/10 {
+			t.Errorf("%s: %d records, want %d", name, len(got), keys/10)
+		}
 	}
-	if f := k.lost(); f.offset != 0 {
-		t.Errorf("first lost %+v", f)
+	if lost[0] != 3*keys || dead[0] != 3*keys+1 {
+		t.Errorf("first lost %d, first dead %d", lost[0], dead[0])
 	}
 }

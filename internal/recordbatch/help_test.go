@@ -154,8 +154,10 @@ func oldMessage(magic int8, attributes byte, r Record) Batch {
 
 func tenRecords(base int64, size int) (records []Record) {
 	for i := range 10 {
-		records = append(records, Record{Offset: base + int64(i), Timestamp: 1_700_000_000_000 + base + int64(i),
-			Key: []byte("key"), Value: bytes.Repeat([]byte{'v'}, size)})
+		records = append(records, Record{
+			Offset: base + int64(i), Timestamp: 1_700_000_000_000 + base + int64(i),
+			Key: []byte("key"), Value: bytes.Repeat([]byte{'v'}, size),
+		})
 	}
 	return records
 }
