@@ -72,6 +72,7 @@ func TestDeletionAndRecreationAreFindings(t *testing.T) {
 	r.eventually("all are mirrored", func() bool {
 		return !r.record("gone").DestinationID.IsZero() && !r.record("again").DestinationID.IsZero() && !r.record("here").DestinationID.IsZero()
 	})
+	r.cycles(2) // until the destination has shown what it created
 	old := r.record("again").SourceID
 	must(t, r.fs.DeleteTopic("gone"), r.fs.DeleteTopic("again"), r.fs.CreateTopic("again", 1, nil), r.fd.DeleteTopic("here"))
 	r.eventually("findings", func() bool {

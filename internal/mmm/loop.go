@@ -44,6 +44,7 @@ type loop struct {
 	destinationID string
 	failures      map[Step][]error // of the running pass
 	trouble       map[string]string
+	created       map[string]time.Time // topics that this loop created and has not seen since, by when
 	seeding       map[string]time.Time // since when a cleanup policy looks like seeding
 	retention     time.Duration        // of committed offsets at the destination; 0: not known yet
 	guard         guardState
@@ -53,7 +54,7 @@ type loop struct {
 
 func newLoop(name string, cfg Config, deps Deps, m *metrics) *loop {
 	log := deps.Log.With(mirror.KeyMirror, name)
-	return &loop{name: name, cfg: cfg, deps: deps, log: log, metrics: m, speaker: newSpeaker(log), recreating: &topicSet{},
+	return &loop{name: name, cfg: cfg, deps: deps, log: log, metrics: m, speaker: newSpeaker(log), recreating: &topicSet{}, created: map[string]time.Time{},
 		wake: make(chan struct{}, 1), observed: make(chan observation, 1), failures: map[Step][]error{},
 		trouble: map[string]string{}, seeding: map[string]time.Time{}, groupSaid: map[string]time.Time{},
 		board: board{status: Status{Mirror: name, Errors: map[Step]StepError{}, Notes: map[string]string{}}}}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -38,7 +39,7 @@ func (l *loop) topicsInput(m statestore.Mirror, source, destination catalog) top
 		states[p.Topic] = append(states[p.Topic], p)
 	}
 	return topicsInput{mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: destination, states: states,
-		trouble: l.trouble, busy: l.recreating.list(), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) }}
+		trouble: l.trouble, busy: l.recreating.list(), young: l.young(destination), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) }}
 }
 
 // tellNotes says once which patterns match nothing and which topics were left alone.
@@ -91,9 +92,26 @@ func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPla
 			continue
 		}
 		plans[i].after.DestinationID = created.ID
+		l.created[plans[i].after.Name] = time.Now()
 		plans[i].why = "topic created"
 	}
 	return plans
+}
+
+// youth is for how long a new topic may not be seen yet: a broker applies thousands of them one after another.
+const youth = 5 * time.Minute
+
+// young lists the topics that were created a moment ago and have not been seen since.
+func (l *loop) young(destination catalog) map[string]bool {
+	names := map[string]bool{}
+	for name, at := range l.created {
+		if _, seen := destination[name]; seen || time.Since(at) > youth {
+			delete(l.created, name)
+			continue
+		}
+		names[name] = true
+	}
+	return names
 }
 
 // refused keeps the record as it was, apart from the reason.

@@ -40,6 +40,7 @@ type topicsInput struct {
 	states              map[string][]statestore.PartitionState  // of the mirror, by topic name
 	trouble             map[string]string                       // what else is the matter with a topic, by name
 	busy                map[string]bool                         // topics that are being recreated just now
+	young               map[string]bool                         // topics that were created and are not shown by the brokers yet
 }
 
 // topicPlan is what is to be done about one topic, in the order of the fields. If a deed is refused, before is kept and
@@ -212,6 +213,8 @@ func (in topicsInput) again(p topicPlan, s topicInfo) topicPlan {
 	d, ok := in.destination[t.Name]
 	p.after.Message = in.trouble[t.Name]
 	switch {
+	case !ok && in.young[t.Name]:
+		p.after.Message = "the destination does not show the new topic yet"
 	case !ok:
 		p.after.Finding = statestore.Finding{Kind: mirror.DestinationGone,
 			Message: fmt.Sprintf("destination topic %s (id %s) was deleted by somebody; recover creates and copies it again", t.Name, t.DestinationID)}
