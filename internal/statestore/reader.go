@@ -123,7 +123,7 @@ func (r *Reader) Run(ctx context.Context) error {
 // follow polls every leader until its knowledge about leaders is too old.
 func (r *Reader) follow(ctx context.Context, cursors []*cursor) error {
 	life := assignmentLife
-	if len(cursors) == 0 || slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 }) {
+	if r.incomplete(cursors) {
 		life = leaderlessLife
 	}
 	until := time.Now().Add(life)
@@ -149,6 +149,14 @@ func (r *Reader) follow(ctx context.Context, cursors []*cursor) error {
 		}
 	}
 	return err
+}
+
+// incomplete reports whether metadata must be asked again soon: a partition has no leader, or a topic that was created
+// a moment ago does not show yet.
+func (r *Reader) incomplete(cursors []*cursor) bool {
+	ofCommands := func(c *cursor) bool { return c.topic == CommandsTopic }
+	return len(cursors) == 0 || r.commands && !slices.ContainsFunc(cursors, ofCommands) ||
+		slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 })
 }
 
 // readable leaves out the shards that a bad record has stopped, unless all are.
