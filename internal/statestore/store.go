@@ -45,6 +45,7 @@ type Store struct {
 	ended   chan struct{} // closed when Run ends
 	// patience is how long a refused generation may be the one before a rebalance.
 	patience time.Duration
+	missed   mirror.TopicID // the state topic that was found missing last; the reader's own
 
 	mu      sync.Mutex // guards what follows
 	member  member
@@ -177,7 +178,10 @@ func (s *Store) recreate(ctx context.Context) error {
 	if _, err := EnsureTopics(ctx, s.deps.Cluster, cfg, s.deps.Log); err != nil {
 		return err
 	}
-	s.deps.Log.Warn("state topic was missing, created it again", mirror.KeyTopic, StateTopic)
+	if id := s.view.id(); id != s.missed { // once: metadata takes a moment to show what was created
+		s.missed = id
+		s.deps.Log.Warn("state topic was missing, created it again", mirror.KeyTopic, StateTopic)
+	}
 	return errCreated
 }
 
