@@ -111,12 +111,12 @@ func (r *runner) draining(cmd mirror.Command) bool {
 
 // lookedUp gives what a command needs from outside, or begins to look it up.
 func (r *runner) lookedUp(s *shard, cmd mirror.Command) (found lookup, ready bool) {
+	if waits := s.slow[cmd.ID]; waits != nil { // first: looking up may change what there is to look up
+		return waits.found, waits.ready
+	}
 	look := r.lookUp(cmd)
 	if look == nil {
 		return lookup{}, true
-	}
-	if waits := s.slow[cmd.ID]; waits != nil {
-		return waits.found, waits.ready
 	}
 	waits := &slow{}
 	s.slow[cmd.ID] = waits

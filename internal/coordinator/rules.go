@@ -157,11 +157,12 @@ func (d *desk) recover(m *mirrorEntry, cmd mirror.Command, found lookup, v *verd
 	d.each(m, cmd, v, func(e *topicEntry, v *verdicts) {
 		t := e.topic
 		failed := d.failedIn(e)
+		_, recreated := found.paths[t.Name]
 		switch err := found.refused[t.Name]; {
 		case err != nil:
 			v.refuse(t.Name, "topic %s could not be recreated: %v", t.Name, err)
 			return
-		case len(failed) == 0 && t.Finding.Message == "" && found.paths[t.Name] == "":
+		case len(failed) == 0 && t.Finding.Message == "" && !recreated:
 			v.refuse(t.Name, "nothing of topic %s has FAILED", t.Name)
 			return
 		}
