@@ -25,9 +25,7 @@ func (pool *Pool) answered(p *part, a answer, now time.Time) {
 	case failed:
 		p.reportFailure()
 	}
-	if p.pipe.phase == closed && p.pipe.idle() {
-		p.rest(now)
-	}
+	p.rest(now)
 	s := p.offer()
 	if p.leftOut && p.thread != nil && p.pipe.queue.bytes <= pool.share()/2 {
 		p.leftOut = false
@@ -48,6 +46,7 @@ func (p *part) note(w *write, a answer) {
 	c := cause{err: a.err}
 	switch a.verdict {
 	case ambiguous:
+		p.unsure = true
 		// the broker forgets by record time, and a filler does not wait for a late batch's sequence
 		c.still = w.maxTime < p.pipe.aloneBelow || !p.pipe.markers
 	case tooLarge:
@@ -55,7 +54,7 @@ func (p *part) note(w *write, a answer) {
 	case damaged:
 		p.damaged(w.from, a.err)
 	}
-	if kafka.OutOfOrderSequence(a.err) && !p.ownKnown {
+	if !p.ownKnown && (kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
 		p.blind = min(p.blind+1, lastEpoch)
 	}
 	p.look.cause.add(c)
@@ -89,12 +88,14 @@ func latency(w *write, now, began time.Time) time.Duration {
 	return since
 }
 
-// rest: a partition that was stopped has nothing in flight any more. Where it ends is looked up if that is in doubt; p.mu
-// is held.
+// rest is for a partition that was stopped, each time something of it has ended. Where the log ends is looked up if it is
+// open what has arrived; the fillers of an unfinished seeding are removed. p.mu is held.
 func (p *part) rest(now time.Time) {
-	if p.pipe.failure == nil && p.look.cause.err != nil && p.look.due.IsZero() && !p.look.under && !p.src.pool.stopping() {
+	if p.pipe.phase != closed || !p.pipe.idle() {
+		return
+	}
+	if p.unsure && p.pipe.failure == nil && p.look.due.IsZero() && !p.look.under {
 		p.look.cause.still = true
-		p.look.quietSince = time.Time{}
 		p.lookAt(now)
 	}
 	p.seeded()

@@ -89,9 +89,11 @@ func (p *part) start(now time.Time) {
 	}
 	m := p.target.Mirror
 	p.startDue = false
+	p.turn++
 	p.pipe = pipeline{phase: probing, markers: m.FillersMode != mirror.Transactions}
 	p.plan = planner{codec: p.src.pool.codec(), exact: m.TransactionsMode == mirror.Exact, slot: m.TransactionSlot, budget: p.src.pool.budget}
-	p.look = lookState{listed: p.look.listed, entry: true, wait: p.look.wait}
+	before := p.look.cause // what may still arrive may still arrive
+	p.look = lookState{listed: p.look.listed, entry: true, wait: p.look.wait, cause: cause{still: before.still, marker: before.marker}}
 	if p.look.wait.IsZero() {
 		p.look.wait = now.Add(p.src.pool.cfg.TakeoverWait)
 	}
@@ -108,8 +110,10 @@ func (p *part) halt() {
 	if p.pipe.phase == closed {
 		return
 	}
+	p.turn++
+	p.look = lookState{listed: p.look.listed, cause: p.look.cause, wait: p.look.wait}
 	p.pipe.close()
-	p.seeded()
+	p.rest(time.Now())
 }
 
 // forgetGone drops partitions that are not wanted any more, once they are drained.

@@ -135,6 +135,7 @@ func (p *part) stopFilling(j *filling) {
 	if p.pipe.unfilled() == look {
 		p.lookNow(time.Now())
 	}
+	p.rest(time.Now())
 }
 
 // share says how many offsets of each job the next request fills. Markers in doubt before go alone (protocol R11).
@@ -267,6 +268,7 @@ func (f *fillers) settle(j *filling, n int64, err error, sinks map[*sink]struct{
 	if p.pipe.filled(j.fill) == look {
 		p.lookNow(p.touched)
 	}
+	p.rest(p.touched)
 	if s := p.offer(); s != nil {
 		sinks[s] = struct{}{}
 	}
@@ -294,9 +296,11 @@ func (p *part) unfilled(j *filling, why cause) {
 		p.fail(why.err)
 		return
 	}
+	p.unsure = p.unsure || why.still
 	if p.pipe.unfilled() == look {
 		p.lookNow(time.Now())
 	}
+	p.rest(time.Now())
 }
 
 // fillCause: after an ambiguous outcome a filler may still arrive, and no sequence stops it.

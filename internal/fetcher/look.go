@@ -96,7 +96,8 @@ func (p *part) fail(err error) {
 // mirrored again, under a higher state epoch.
 func (p *part) reportFailure() {
 	pool, t, err := p.src.pool, p.target, p.pipe.failure
-	p.failedAt = t.StateEpoch
+	p.failedAt, p.unsure = t.StateEpoch, false
+	p.turn++
 	p.stopFetching()
 	p.seedTo = -1
 	if mirror.KindOf(err) == mirror.IdentityBroken {

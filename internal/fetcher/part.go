@@ -24,6 +24,8 @@ type part struct {
 	target mirror.Target
 	pipe   pipeline
 	look   lookState
+	turn   int  // rises with each start and stop: what was begun before is void
+	unsure bool // a write or filler may have arrived without an answer
 	plan   planner
 
 	// the way in
@@ -145,7 +147,7 @@ func (p *part) wanted() bool {
 
 // drained: nothing is in flight, nothing runs, and where the destination ends is known.
 func (p *part) drained() bool {
-	return p.pipe.phase == closed && p.pipe.idle() && !p.look.under && p.look.due.IsZero() && p.seedTo < 0
+	return p.pipe.phase == closed && p.pipe.idle() && !p.unsure && p.seedTo < 0
 }
 
 func (p *part) isGone() bool {

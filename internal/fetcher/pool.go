@@ -242,6 +242,8 @@ func (pool *Pool) startLooks(now time.Time) (next time.Time) {
 	for _, p := range listed {
 		p.mu.Lock()
 		switch at := p.look.due; {
+		case at.IsZero(): // not any more
+			p.look.listed = false
 		case at.After(now):
 			rest = append(rest, p)
 			if next.IsZero() || at.Before(next) {

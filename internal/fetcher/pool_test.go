@@ -7,13 +7,16 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/goleak"
 
 	"mirrord/internal/compare"
@@ -248,4 +251,184 @@ func TestPool_CopiesPlainTopics(t *testing.T) {
 	r.level("t", 6)
 	r.same("t", 6)
 	stop()
+}
+
+func TestPool_FollowsLeadersOnBothSides(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 4})
+	pool, _ := r.pool()
+	pool.Reconcile(r.targets("t"))
+	for i := range 20 {
+		r.write("t", 4, i*20, 20)
+		for p := range int32(4) {
+			move(t, r.src, "t", p)
+			move(t, r.dst, "t", p)
+		}
+	}
+	r.level("t", 4)
+	r.same("t", 4)
+}
+
+// move gives a partition another leader.
+func move(t *testing.T, c *kfake.Cluster, topic string, p int32) {
+	t.Helper()
+	if err := c.MoveTopicPartition(topic, p, (c.LeaderFor(topic, p)+1)%3); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPool_LostAnswers(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	pool, _ := r.pool()
+	pool.Reconcile(r.targets("t"))
+	for i := range 15 {
+		r.dst.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: 1})
+		r.write("t", 1, i*20, 20)
+	}
+	r.level("t", 1)
+	r.same("t", 1)
+}
+
+// Two owners of one mirror, as when one does not know yet that it was replaced.
+func TestPool_TwoOwnersWriteOneCopy(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 3})
+	one, _ := r.pool()
+	one.Reconcile(r.targets("t"))
+	two, _ := r.pool()
+	second := r.targets("t")
+	for i := range second {
+		second[i].Claim = 2
+	}
+	two.Reconcile(second)
+	for i := range 15 {
+		r.write("t", 3, i*20, 20)
+	}
+	eventually(t, 20*time.Second, func() error { return r.ends("t", 3) })
+	r.same("t", 3)
+}
+
+func TestPool_PauseDrainsAndResumeGoesOn(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 2})
+	r.write("t", 2, 0, 500)
+	pool, _ := r.pool()
+	ts := r.targets("t")
+	pool.Reconcile(ts)
+	paused := append([]mirror.Target(nil), ts...)
+	for i := range paused {
+		paused[i].Run, paused[i].State, paused[i].StateEpoch = false, mirror.Pausing, 2
+	}
+	pool.Reconcile(paused)
+	eventually(t, 5*time.Second, func() error {
+		for _, p := range pool.Positions() {
+			if !p.Drained || p.StateEpoch != 2 {
+				return fmt.Errorf("not drained: %+v", p)
+			}
+		}
+		return nil
+	})
+	r.write("t", 2, 500, 100)
+	eventually(t, 10*time.Second, func() error { // watched, so that lag stays true
+		for _, p := range pool.Positions() {
+			if p.SourceOffset != 600 || p.DestinationOffset != r.dst.PartitionInfo("t", p.Index).HighWatermark {
+				return fmt.Errorf("position %+v", p)
+			}
+		}
+		return nil
+	})
+	for i := range ts {
+		ts[i].StateEpoch = 3
+	}
+	pool.Reconcile(ts)
+	r.level("t", 2)
+	r.same("t", 2)
+}
+
+func TestR16_NothingIsWrittenWithoutALease(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	r.write("t", 1, 0, 10)
+	r.lease = errors.New("lease ended")
+	pool, _ := r.pool()
+	pool.Reconcile(r.targets("t"))
+	produced := r.dst.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Observe: true})
+	eventually(t, 5*time.Second, func() error {
+		if p := pool.Positions(); len(p) == 0 || p[0].SourceOffset != 10 {
+			return fmt.Errorf("position %+v", p)
+		}
+		return nil
+	})
+	r.mu.Lock()
+	if n := produced.Hits(); n != 0 {
+		t.Errorf("%d Produce requests without a lease", n)
+	}
+	r.lease = nil
+	r.mu.Unlock()
+	r.level("t", 1)
+	r.same("t", 1)
+}
+
+func TestR9_AnotherDestinationTopicFails(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	pool, _ := r.pool()
+	r.write("t", 1, 0, 10)
+	pool.Reconcile(r.targets("t"))
+	r.level("t", 1)
+	if err := r.dst.DeleteTopic("t"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.dst.CreateTopic("t", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.write("t", 1, 10, 10)
+	eventually(t, 20*time.Second, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, err := range r.failures {
+			if mirror.KindOf(err) != mirror.DestinationGone {
+				t.Errorf("failure %v is of kind %v", err, mirror.KindOf(err))
+			}
+			return nil
+		}
+		return errors.New("not failed")
+	})
+	if n := r.dst.PartitionInfo("t", 0).HighWatermark; n != 0 {
+		t.Errorf("%d records were written into a topic of another id", n)
+	}
+}
+
+func TestR21_ForeignWriteIsFoundBeforeTheNextAppend(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	pool, _ := r.pool()
+	r.write("t", 1, 0, 100)
+	pool.Reconcile(r.targets("t"))
+	r.level("t", 1)
+	<-time.After(2 * idleLook)
+	cl := client(t, r.dst)
+	if err := cl.ProduceSync(context.Background(), &kgo.Record{Topic: "t", Value: []byte("stray")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	r.write("t", 1, 100, 10)
+	eventually(t, 10*time.Second, func() error {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, err := range r.failures {
+			if mirror.KindOf(err) != mirror.IdentityBroken || !strings.Contains(err.Error(), "100") || !strings.Contains(err.Error(), "101") {
+				t.Errorf("failure %v is of kind %v", err, mirror.KindOf(err))
+			}
+			return nil
+		}
+		return errors.New("not failed")
+	})
+	if n := r.dst.PartitionInfo("t", 0).HighWatermark; n != 101 {
+		t.Errorf("destination ends at %d, want 101", n)
+	}
+}
+
+// ends compares log ends, failures aside.
+func (r *rig) ends(topic string, partitions int) error {
+	for p := range partitions {
+		s, d := r.src.PartitionInfo(topic, int32(p)), r.dst.PartitionInfo(topic, int32(p))
+		if s.HighWatermark != d.HighWatermark {
+			return fmt.Errorf("partition %d: source %d, destination %d", p, s.HighWatermark, d.HighWatermark)
+		}
+	}
+	return nil
 }

@@ -15,31 +15,49 @@ type looking struct {
 	pool  *Pool
 	src   *source
 	parts []*part
+	turns map[*part]int // the look is void once a part's turn is another one
 
 	source *kafka.Cluster
 	at     map[*part]kafka.ResumePoint
 	ranges map[*part]kafka.RangeResult
 }
 
-// lookAt reads where each partition may go on (protocol R3, R6) and lets it go on.
+// look reads where each partition may go on (protocol R3, R6) and lets it go on.
 func (pool *Pool) look(ctx context.Context, src *source, parts []*part) {
 	defer pool.poke()
-	l := &looking{pool: pool, src: src, parts: parts}
+	l := &looking{pool: pool, src: src, turns: make(map[*part]int, len(parts))}
+	var still []*part
+	for _, p := range parts {
+		p.mu.Lock()
+		l.turns[p] = p.turn
+		if p.pipe.phase == closed {
+			still = append(still, p)
+		} else {
+			l.parts = append(l.parts, p)
+		}
+		p.mu.Unlock()
+	}
+	pool.lookAtStill(ctx, still)
+	if len(l.parts) == 0 {
+		return
+	}
 	if err := l.read(ctx); err != nil {
 		l.each(func(p *part, now time.Time) { p.lookAgain(now, err) })
 		return
 	}
 	var compare []*part
-	for _, p := range parts {
+	for _, p := range l.parts {
 		large := l.askedTooLarge(ctx, p)
 		fillers := l.holdsFillers(ctx, p)
 		unready := l.readyToSeed(ctx, p, fillers)
 		p.mu.Lock()
 		now := time.Now()
-		if unready != nil && p.pipe.phase != closed {
+		switch {
+		case l.turns[p] != p.turn: // stopped, and perhaps started again, meanwhile
+		case unready != nil:
 			p.look.under = false
 			p.lookAgain(now, unready)
-		} else if l.decide(p, now, large, fillers) {
+		case l.decide(p, now, large, fillers):
 			compare = append(compare, p)
 		}
 		p.mu.Unlock()
@@ -52,15 +70,17 @@ func (l *looking) each(do func(*part, time.Time)) {
 	now := time.Now()
 	for _, p := range l.parts {
 		p.mu.Lock()
-		p.look.under = false
-		do(p, now)
+		if l.turns[p] == p.turn {
+			p.look.under = false
+			do(p, now)
+		}
 		p.mu.Unlock()
 	}
 }
 
 // read asks both sides, the destination first.
 func (l *looking) read(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*l.pool.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 3*l.pool.cfg.RequestTimeout/2)
 	defer cancel()
 	names := map[*part]kafka.TP{}
 	topics := map[string]struct{}{}
@@ -179,10 +199,6 @@ func (p *part) isSeeding() bool {
 func (l *looking) decide(p *part, now time.Time, large error, fillers bool) (compare bool) {
 	at, r := l.at[p], l.ranges[p]
 	p.look.under = false
-	if p.pipe.phase == closed {
-		p.lookClosed(now, at)
-		return false
-	}
 	switch {
 	case at.Err != nil:
 		p.destinationFailed(now, at.Err)
@@ -218,14 +234,37 @@ func (l *looking) decide(p *part, now time.Time, large error, fillers bool) (com
 	return true
 }
 
-// lookClosed ends the look of a partition that is to write no more: where it ended is all that matters.
-func (p *part) lookClosed(now time.Time, at kafka.ResumePoint) {
-	if at.Err == nil {
-		p.numbers.destEnd.Store(at.LogEnd)
-		p.quiet(now, at.LogEnd)
+// lookAtStill looks at partitions that were stopped while it was open what had arrived: where they ended is all that
+// matters, and no source is needed for it.
+func (pool *Pool) lookAtStill(ctx context.Context, parts []*part) {
+	if len(parts) == 0 {
 		return
 	}
-	p.lookAgain(now, at.Err)
+	ctx, cancel := context.WithTimeout(ctx, pool.cfg.RequestTimeout)
+	defer cancel()
+	names := map[*part]kafka.TP{}
+	var tps []kafka.TP
+	for _, p := range parts {
+		p.mu.Lock()
+		names[p] = p.destTP(-1)
+		p.mu.Unlock()
+		tps = append(tps, names[p])
+	}
+	ends := pool.deps.Destination.LogEnds(ctx, tps)
+	now := time.Now()
+	for _, p := range parts {
+		p.mu.Lock()
+		p.look.under = false
+		switch end := ends[names[p]]; {
+		case p.pipe.phase != closed || !p.unsure:
+		case end.Err != nil:
+			p.lookAgain(now, end.Err)
+		default:
+			p.numbers.destEnd.Store(end.Offset)
+			p.unsure = !p.quiet(now, end.Offset)
+		}
+		p.mu.Unlock()
+	}
 }
 
 // destinationFailed: the destination could not be read; p.mu is held.
@@ -288,7 +327,7 @@ func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	p.touched = now
 	p.sawDest(at.LogStart, at.LogEnd)
 	p.look.cause, p.look.entry, p.look.since, p.look.quietSince = cause{}, false, time.Time{}, time.Time{}
-	p.seedTo = -1
+	p.seedTo, p.unsure = -1, false
 	p.fetching = true
 	p.checking = false
 	if p.thread != nil {
@@ -383,9 +422,11 @@ func (l *looking) compare(ctx context.Context, parts []*part) {
 	now := time.Now()
 	for i, p := range parts {
 		p.mu.Lock()
-		p.look.under = false
+		if l.turns[p] == p.turn {
+			p.look.under = false
+		}
 		switch err := results[i].Err; {
-		case p.pipe.phase != probing:
+		case l.turns[p] != p.turn || p.pipe.phase != probing:
 		case err == nil:
 			p.goOn(now, l.at[p])
 		case mirror.KindOf(err).Retryable():

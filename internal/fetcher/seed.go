@@ -121,13 +121,10 @@ func (pool *Pool) endSeeding(ctx context.Context, p *part, to int64) {
 	p.trimming = false
 	now := time.Now()
 	if p.pipe.phase == closed {
-		if err == nil || pool.stopping() || p.closeTries > 5 {
-			p.seedTo = -1
-			return
+		if p.closeTries++; err == nil || pool.stopping() || p.closeTries > maxTrims {
+			p.seedTo = -1 // a later start finds the fillers
 		}
-		p.closeTries++
-		time.AfterFunc(time.Second, func() { p.mu.Lock(); defer p.mu.Unlock(); p.seeded() })
-		return
+		return // else the chores try again
 	}
 	if err != nil {
 		p.askLook(now, cause{err: err})
@@ -137,6 +134,8 @@ func (pool *Pool) endSeeding(ctx context.Context, p *part, to int64) {
 	p.look.tries = 0
 	p.askLook(now, cause{err: errSeeded})
 }
+
+const maxTrims = 30 // tries to remove the fillers of a seeding that was stopped
 
 var errSeeded = mirror.Errorf(mirror.Retriable, "seeding ended")
 

@@ -63,6 +63,9 @@ func (pool *Pool) restart(now time.Time) {
 		if p.startDue && p.drained() {
 			p.start(now)
 		}
+		if p.pipe.phase == closed && p.seedTo >= 0 {
+			p.rest(now)
+		}
 		p.mu.Unlock()
 	}
 }
