@@ -30,10 +30,10 @@ type Reader struct {
 	client   *kgo.Client
 	view     *View
 	log      *slog.Logger
-	commands bool                        // __mirror_commands too
-	gone     func(context.Context) error // what to do when there is no state topic; nil: wait for it
-	next     map[int32]int64             // by partition of __mirror_commands, kept from one assignment to the next
-	topicID  mirror.TopicID              // of __mirror_commands, as read last
+	commands bool                                          // __mirror_commands too
+	gone     func(ctx context.Context, topic string) error // what to do when an internal topic is missing; nil: wait for it
+	next     map[int32]int64                               // by partition of __mirror_commands, kept from one assignment to the next
+	topicID  mirror.TopicID                                // of __mirror_commands, as read last
 }
 
 // NewReader reads __mirror_state with the cluster's own client. Close the cluster after Run has ended.
@@ -101,8 +101,12 @@ func (r *Reader) drain(ctx context.Context, cursors []*cursor) error {
 func (r *Reader) Run(ctx context.Context) error {
 	for told := ""; ctx.Err() == nil; {
 		cursors, err := r.assign(ctx)
-		if errors.Is(err, ErrNoState) && r.gone != nil {
-			err = r.gone(ctx)
+		switch {
+		case r.gone == nil:
+		case errors.Is(err, ErrNoState):
+			err = r.gone(ctx, StateTopic)
+		case err == nil && r.commands && !slices.ContainsFunc(cursors, ofCommands):
+			err = r.gone(ctx, CommandsTopic)
 		}
 		if err == nil {
 			err = r.follow(ctx, cursors)
@@ -154,10 +158,11 @@ func (r *Reader) follow(ctx context.Context, cursors []*cursor) error {
 // incomplete reports whether metadata must be asked again soon: a partition has no leader, or a topic that was created
 // a moment ago does not show yet.
 func (r *Reader) incomplete(cursors []*cursor) bool {
-	ofCommands := func(c *cursor) bool { return c.topic == CommandsTopic }
 	return len(cursors) == 0 || r.commands && !slices.ContainsFunc(cursors, ofCommands) ||
 		slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 })
 }
+
+func ofCommands(c *cursor) bool { return c.topic == CommandsTopic }
 
 // readable leaves out the shards that a bad record has stopped, unless all are.
 func (r *Reader) readable(cursors []*cursor) []*cursor {

@@ -168,25 +168,26 @@ func (s *Store) complain(err error) {
 	}
 }
 
-// recreate puts a deleted state topic back, with as many shards as the view has, since records are routed by that
+// recreate puts a deleted internal topic back, with as many shards as the view has, since records are routed by that
 // number. The shards that this instance owns are written again at once; others do the same with theirs.
-func (s *Store) recreate(ctx context.Context) error {
+func (s *Store) recreate(ctx context.Context, topic string) error {
 	cfg := s.cfg
 	if n := s.view.Shards(); n > 0 {
 		cfg.NumPartitions = n
 	}
-	if _, err := EnsureTopics(ctx, s.deps.Cluster, cfg, s.deps.Log); err != nil {
+	_, err := EnsureTopics(ctx, s.deps.Cluster, cfg, s.deps.Log)
+	if s.setProblem(err); err != nil {
 		return err
 	}
-	if id := s.view.id(); id != s.missed { // once: metadata takes a moment to show what was created
-		s.missed = id
-		s.deps.Log.Warn("state topic was missing, created it again", mirror.KeyTopic, StateTopic)
+	if missed := s.view.id(); topic == StateTopic && missed != s.missed { // metadata takes a moment to show what was created
+		s.missed = missed
+		s.deps.Log.Warn("state topic was missing, created it again", mirror.KeyTopic, topic)
 	}
 	return errCreated
 }
 
 // errCreated makes the reader look again.
-var errCreated = errors.New("the state topic was created just now")
+var errCreated = errors.New("an internal topic was created just now")
 
 // restore writes the shards that this instance owns again whenever the state topic was replaced; everything else would
 // be lost if the instance ended before it has something to write.

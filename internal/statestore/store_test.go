@@ -440,3 +440,16 @@ func TestLoadWithoutStateTopic(t *testing.T) {
 		t.Errorf("submit: %v", err)
 	}
 }
+
+func TestDeletedCommandsTopicIsCreatedAgain(t *testing.T) {
+	b := newBench(t)
+	s := b.store("one", 2)
+	b.join(s)
+	b.claim(s)
+	m, err := b.cluster.Metadata(b.ctx, CommandsTopic)
+	b.must(err)
+	b.must(b.cluster.DeleteTopic(b.ctx, CommandsTopic, m.Topics[CommandsTopic].ID))
+	cmd := mirror.Command{ID: NewCommandID(), Verb: mirror.VerbPause, Mirror: "east", Topics: []string{"orders"}}
+	b.eventually("command taken", func() bool { return SubmitCommand(b.ctx, b.cluster, cmd) == nil })
+	b.eventually("command seen", func() bool { return len(s.View().Commands(mirror.ShardOfMirror("east", 2))) == 1 })
+}

@@ -1,0 +1,91 @@
+package control
+
+import (
+	"strings"
+	"testing"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+var ordersID = mirror.TopicID{1}
+
+func orders(wish mirror.State, edit func(*statestore.Topic)) statestore.Topic {
+	t := statestore.Topic{Mirror: "east", Name: "orders", SourceID: ordersID, Partitions: 2, Wish: wish, Promoted: wish == mirror.Stopped}
+	if edit != nil {
+		edit(&t)
+	}
+	return t
+}
+
+func at(index int32, state mirror.State, edit func(*statestore.PartitionState)) statestore.PartitionState {
+	s := statestore.PartitionState{Partition: mirror.Partition{Mirror: "east", TopicID: ordersID, Index: index}, Topic: "orders",
+		State: state, Previous: mirror.NotRecorded}
+	if edit != nil {
+		edit(&s)
+	}
+	return s
+}
+
+// forGood is a FAILED partition that waits for an operator.
+func forGood(previous mirror.State) func(*statestore.PartitionState) {
+	return func(s *statestore.PartitionState) {
+		s.RetryAttempt, s.Previous, s.ErrorMessage = -1, previous, "differs"
+	}
+}
+
+func TestGoal(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		verb     mirror.Verb
+		records  []statestore.Record
+		missing  string // part of the only line; empty: none
+		hopeless string
+	}{
+		{"all there", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil), at(1, mirror.Mirroring, nil)}, "", ""},
+		{"one has no state yet", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil)}, "1 of 2", ""},
+		{"topic is not created yet", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, func(t *statestore.Topic) {
+			t.Partitions, t.Message = 0, "policy forbids it"
+		})}, "policy forbids it", ""},
+		{"retried", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Failed, nil), at(1, mirror.Mirroring, nil)}, "0 is FAILED", ""},
+		{"failed for good", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Failed, forGood(mirror.LogTruncation)),
+			at(1, mirror.Mirroring, nil)}, "", "orders-0 is FAILED: differs"},
+		{"failed before it was recovered", mirror.VerbRecover, []statestore.Record{orders(mirror.Mirroring, func(t *statestore.Topic) { t.Rearm = 1 }),
+			at(0, mirror.Failed, forGood(mirror.Mirroring)), at(1, mirror.Mirroring, nil)}, "1 of 2", ""},
+		{"recovered to what is wished", mirror.VerbRecover, []statestore.Record{orders(mirror.Paused, nil), at(0, mirror.Paused, nil), at(1, mirror.Paused, nil)}, "", ""},
+		{"stop goes on from FAILED", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Mirroring)),
+			at(1, mirror.Stopped, nil)}, "1 of 2", ""},
+		{"the stop itself failed", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Stopping)),
+			at(1, mirror.Stopped, nil)}, "", "FAILED"},
+		{"not finished", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, func(t *statestore.Topic) { t.Promoted = false }),
+			at(0, mirror.Stopped, nil), at(1, mirror.Stopped, nil)}, "being finished", ""},
+		{"wished otherwise meanwhile", mirror.VerbPause, []statestore.Record{orders(mirror.Mirroring, nil)}, "", "another command wishes it MIRRORING"},
+		{"left over from a topic that was recreated", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil),
+			at(1, mirror.Mirroring, nil), at(0, mirror.Failed, func(s *statestore.PartitionState) { s.TopicID, s.RetryAttempt = mirror.TopicID{9}, -1 })}, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			v := statestore.ViewOf(3, tt.records...)
+			g := newGoal(v, mirror.Command{Verb: tt.verb, Mirror: "east", Topics: []string{"ord.*"}}, mirror.Outcome{})
+			s := g.look(v)
+			check := func(what string, lines []string, want string) {
+				if want == "" && len(lines) > 0 || want != "" && (len(lines) != 1 || !strings.Contains(lines[0], want)) {
+					t.Errorf("%s: %q, want %q", what, lines, want)
+				}
+			}
+			check("missing", s.missing, tt.missing)
+			check("hopeless", s.hopeless, tt.hopeless)
+		})
+	}
+}
+
+func TestGoalLeavesOutWhatWasRefusedOrExcluded(t *testing.T) {
+	other := func(name string) statestore.Topic {
+		return orders(mirror.Mirroring, func(t *statestore.Topic) { t.Name, t.SourceID = name, mirror.TopicID{7} })
+	}
+	v := statestore.ViewOf(1, orders(mirror.Mirroring, nil), other("orders.old"), other("orders.bad"), other("else"))
+	g := newGoal(v, mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"orders.*"}, Exclude: []string{"orders.old"}},
+		mirror.Outcome{Topics: []mirror.TopicOutcome{{Topic: "orders.bad", Refused: true, Message: "no"}, {Topic: "orders", Message: "mirrored already"}}})
+	if len(g.topics) != 1 || g.topics[0] != "orders" || len(g.message) != 1 || g.message[0] != "orders: mirrored already" {
+		t.Errorf("got %+v", g)
+	}
+}
