@@ -211,7 +211,7 @@ func (w *world) decide(o *owner) {
 func (w *world) settle() {
 	w.takeover()
 	o := w.owners[len(w.owners)-1]
-	for range 100 {
+	for range 100 + len(w.submitted) { // one command a look
 		w.decide(o)
 		for name := range w.topics {
 			w.turn(o, name, true)
