@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -18,13 +19,14 @@ import (
 // Cluster is one Kafka cluster. It is safe for concurrent use and reconnects by itself; nothing is dialled before the
 // first request.
 type Cluster struct {
-	cfg      Config
-	security *security
-	client   *kgo.Client
-	admin    *kadm.Client
-	pool     buffers // of Conns that were dialled by Dial
-	unpooled buffers // keeps nothing
-	lanes    laneConns
+	cfg       Config
+	security  *security
+	bootstrap *bootstrap
+	client    *kgo.Client
+	admin     *kadm.Client
+	pool      buffers // of Conns that were dialled by Dial
+	unpooled  buffers // keeps nothing
+	lanes     laneConns
 
 	mu      sync.Mutex // guards what follows
 	brokers map[int32]Broker
@@ -41,7 +43,7 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cluster: %w", err)
 	}
-	c := &Cluster{cfg: cfg, security: sec, pool: buffers{retain: defaultRetain},
+	c := &Cluster{cfg: cfg, security: sec, bootstrap: newBootstrap(cfg.Connection.BootstrapServers, cfg.Logger), pool: buffers{retain: defaultRetain},
 		brokers: map[int32]Broker{}, topics: map[string]Topic{}}
 	opts := c.Opts()
 	if cfg.Registerer != nil {
@@ -75,11 +77,11 @@ func (c *Cluster) Close() {
 // Opts are the options with which another client of the same cluster is made: addresses, security, time limits, logger.
 func (c *Cluster) Opts() []kgo.Opt {
 	opts := []kgo.Opt{
-		kgo.SeedBrokers(c.cfg.Connection.BootstrapServers...),
+		kgo.SeedBrokers(c.bootstrap.names()...),
 		kgo.ClientID(c.cfg.ClientID),
 		kgo.SoftwareNameAndVersion("mirrord", "1"),
 		kgo.WithLogger(debugLogger{kslog.New(c.cfg.Logger)}),
-		kgo.Dialer(c.security.dial),
+		kgo.Dialer(c.dialClient),
 		kgo.RequestTimeoutOverhead(c.cfg.RequestTimeout),
 		kgo.MetadataMinAge(minMetadataAge),
 		kgo.AlwaysRetryEOF(), // a broker that restarts or a proxy that is cut: not a wrong security protocol
@@ -89,6 +91,14 @@ func (c *Cluster) Opts() []kgo.Opt {
 		opts = append(opts, kgo.SASL(m))
 	}
 	return opts
+}
+
+// dialClient serves franz-go's clients.
+func (c *Cluster) dialClient(ctx context.Context, network, address string) (net.Conn, error) {
+	if isBootstrapName(address) {
+		return c.bootstrap.dial(ctx, c.security, network)
+	}
+	return c.security.dial(ctx, network, address)
 }
 
 // Client is the cluster's own client, for requests that any broker answers.

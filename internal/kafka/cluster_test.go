@@ -90,23 +90,6 @@ func TestMetadataOfManyTopics(t *testing.T) {
 	}
 }
 
-// Case B099.
-func TestBadBootstrapServersCostLittle(t *testing.T) {
-	fake := startFake(t)
-	for round := range 4 { // the client begins at a random one
-		c := openCluster(t, Config{Connection: mirror.Connection{
-			BootstrapServers: append([]string{deadAddress(t), silentListener(t)}, fake.ListenAddrs()...)}, RequestTimeout: 10 * time.Second})
-		ctx := testContext(t)
-		began := time.Now()
-		if _, err := c.ID(ctx); err != nil {
-			t.Fatalf("round %d: %v", round, err)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("round %d took %v", round, took)
-		}
-	}
-}
-
 func TestUnreachableClusterSaysSo(t *testing.T) {
 	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: []string{deadAddress(t)}}})
 	ctx, cancel := context.WithTimeout(testContext(t), 2*time.Second)

@@ -176,6 +176,11 @@ func verifyChainOnly(cfg *tls.Config) {
 // dial connects, with TLS where configured. The connection does not wait longer than the dial timeout for its first
 // answer.
 func (s *security) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return s.dialTelling(ctx, network, address, func(error) {})
+}
+
+// dialTelling is dial, and tells once whether the first answer came.
+func (s *security) dialTelling(ctx context.Context, network, address string, told func(error)) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.dialTimeout, errDialTimeout)
 	defer cancel()
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepAlive, Interval: keepAlive, Count: 3}}
@@ -190,7 +195,7 @@ func (s *security) dial(ctx context.Context, network, address string) (net.Conn,
 		}
 		conn = secure
 	}
-	return &impatient{Conn: conn, until: time.Now().Add(s.dialTimeout)}, nil
+	return &impatient{Conn: conn, until: time.Now().Add(s.dialTimeout), told: told}, nil
 }
 
 func (s *security) encrypt(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
@@ -212,8 +217,9 @@ var errDialTimeout = errors.New("no connection within the dial timeout")
 type impatient struct {
 	net.Conn
 	until time.Time
+	told  func(error) // called once: with the first byte, or with why there was none
 
-	mu       sync.Mutex
+	mu       sync.Mutex // guards what follows
 	heard    bool
 	deadline time.Time // as asked for
 }
@@ -236,13 +242,23 @@ func (c *impatient) SetDeadline(t time.Time) error {
 
 func (c *impatient) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 {
-		c.mu.Lock()
-		if !c.heard {
-			c.heard = true
-			_ = c.Conn.SetReadDeadline(c.deadline)
-		}
-		c.mu.Unlock()
+	if n > 0 || err != nil {
+		c.hear(err)
 	}
 	return n, err
+}
+
+func (c *impatient) hear(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard {
+		return
+	}
+	c.heard = true
+	if err == nil {
+		_ = c.Conn.SetReadDeadline(c.deadline)
+	}
+	if !errors.Is(err, net.ErrClosed) { // closed by ourselves says nothing about the other side
+		c.told(err)
+	}
 }
