@@ -37,6 +37,7 @@ func TestAlignAcceptsPrefixes(t *testing.T) {
 		"equal":                     {shared(), shared()},
 		"behind":                    {shared().write(99, 10, "later"), shared()},
 		"other batch boundaries":    {shared(), newLog().write(500, 31, "v")},
+		"compressed at the source":  {compressedLog().write(500, 31, "v"), shared()},
 		"destination starts higher": {shared(), shared().trim(300)},
 		"source starts higher":      {shared().trim(300), shared()},
 		"source begins at the end":  {shared().trim(500), shared()},

@@ -27,7 +27,7 @@ type fakeLog struct {
 	finished []finished
 	err      error
 	compact  bool
-	plain    bool // write without compression
+	lz4      bool // write compressed
 	epochs   map[int32]int64
 	native   string
 	looks    int // how often bounds were asked
@@ -41,6 +41,13 @@ type finished struct {
 }
 
 func newLog() *fakeLog { return &fakeLog{hw: -1, open: map[int64]int64{}} }
+
+// compressedLog is newLog of a producer that compresses.
+func compressedLog() *fakeLog {
+	l := newLog()
+	l.lz4 = true
+	return l
+}
 
 // fake is a cluster of such logs.
 type fake struct {
@@ -182,9 +189,9 @@ func (l *fakeLog) write(n, per int, value string) *fakeLog {
 
 // append adds a batch of records that begin at the log's end.
 func (l *fakeLog) append(records ...recordbatch.Record) *fakeLog {
-	codec := recordbatch.CodecLZ4
-	if l.plain {
-		codec = recordbatch.CodecNone
+	codec := recordbatch.CodecNone
+	if l.lz4 {
+		codec = recordbatch.CodecLZ4
 	}
 	b, err := recordbatch.Build(kafka.Codec, codec, records...)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // How Verify reads: several partitions at once, large answers, and, without Full, the ends of a log and some windows
 // between.
 const (
-	verifyParallel = 4
+	verifyParallel = 8
 	verifyBytes    = 2 << 20
 	wholeBelow     = 20_000 // offsets; a shorter log is read whole anyway
 	endWindow      = 2_000

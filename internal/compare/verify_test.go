@@ -35,8 +35,10 @@ func TestVerifyFindsAPlantedDifference(t *testing.T) {
 	stopped := Options{Full: true, LastMirror: func(string, int32) mirror.Position { return mirror.Position{Offset: 300} }}
 	shared := func() *fakeLog { return newLog().write(300, 9, "v") }
 	want := Row{Mirror: "east", Topic: "t", To: 300, Records: 300, Equal: true, FirstDifference: -1}
-	if got := verifyOne(t, shared(), shared(), full); got != want {
-		t.Errorf("equal partition: %+v", got)
+	for _, dst := range []*fakeLog{shared(), compressedLog().write(300, 50, "v")} {
+		if got := verifyOne(t, shared(), dst, full); got != want {
+			t.Errorf("equal partition: %+v", got)
+		}
 	}
 	late := rec(300, "v")
 	late.Timestamp++
@@ -218,7 +220,6 @@ func TestWindowsAreInOrderAndApart(t *testing.T) {
 
 func TestVerifyGoesOnWhereRecordsExpire(t *testing.T) {
 	src, dst := newLog(), newLog()
-	src.plain, dst.plain = true, true
 	src.write(60_000, 100, strings.Repeat("x", 200))
 	dst.write(60_000, 100, strings.Repeat("x", 200))
 	reads := 0
