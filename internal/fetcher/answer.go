@@ -14,7 +14,10 @@ func (pool *Pool) answered(p *part, a answer, now time.Time) {
 		a.verdict = refused // somebody has given the topic its policy back: the look suspends it again
 	}
 	w, ev := p.pipe.answered(a)
-	if a.verdict != stored {
+	if a.verdict == stored && a.base < w.from {
+		a.err = mirror.Errorf(mirror.Retriable, "the batch for offset %d was answered as a repeat of offset %d", w.from, a.base)
+	}
+	if a.err != nil {
 		p.note(&w, a)
 	}
 	switch ev {
@@ -54,7 +57,7 @@ func (p *part) note(w *write, a answer) {
 	case damaged:
 		p.damaged(w.from, a.err)
 	}
-	if !p.ownKnown && (kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
+	if !p.ownKnown && (a.verdict == stored || kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
 		p.blind = min(p.blind+1, lastEpoch)
 	}
 	p.look.cause.add(c)

@@ -283,27 +283,9 @@ func TestPool_LostAnswers(t *testing.T) {
 	for i := range 15 {
 		r.dst.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: 1})
 		r.write("t", 1, i*20, 20)
+		r.level("t", 1)
 	}
-	r.level("t", 1)
 	r.same("t", 1)
-}
-
-// Two owners of one mirror, as when one does not know yet that it was replaced.
-func TestPool_TwoOwnersWriteOneCopy(t *testing.T) {
-	r := newRig(t, map[string]int32{"t": 3})
-	one, _ := r.pool()
-	one.Reconcile(r.targets("t"))
-	two, _ := r.pool()
-	second := r.targets("t")
-	for i := range second {
-		second[i].Claim = 2
-	}
-	two.Reconcile(second)
-	for i := range 15 {
-		r.write("t", 3, i*20, 20)
-	}
-	eventually(t, 20*time.Second, func() error { return r.ends("t", 3) })
-	r.same("t", 3)
 }
 
 func TestPool_PauseDrainsAndResumeGoesOn(t *testing.T) {

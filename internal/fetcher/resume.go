@@ -320,6 +320,9 @@ func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	if at.LogEnd != p.pipe.acked || p.look.cause.source {
 		p.lastEpoch = -1
 	}
+	if at.LogEnd > p.pipe.acked {
+		p.look.tries = 0
+	}
 	p.pipe.resume(pl)
 	p.pipe.joinTo = joinLimit
 	p.destEpoch, p.destID = at.LeaderEpoch, p.target.DestinationID
