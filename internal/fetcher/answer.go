@@ -53,7 +53,11 @@ func (p *part) note(w *write, a answer) {
 		// the broker forgets by record time, and a filler does not wait for a late batch's sequence
 		c.still = w.maxTime < p.pipe.aloneBelow || !p.pipe.markers
 	case tooLarge:
-		c.tooLarge = len(w.batch)
+		if w.joined {
+			p.joinTo = len(w.batch) / 2
+		} else {
+			c.tooLarge = len(w.batch)
+		}
 	case damaged:
 		p.damaged(w.from, a.err)
 	}

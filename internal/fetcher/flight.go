@@ -16,6 +16,7 @@ type write struct {
 	arrived  int64
 	epoch    int32 // source leader epoch
 	seed     bool
+	joined   bool // of several batches
 }
 
 // flight holds a partition's unanswered writes, oldest first.

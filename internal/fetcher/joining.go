@@ -39,7 +39,7 @@ func (j *joining) join(p *pipeline, w *write) bool {
 		return false
 	}
 	batch := jn.Bytes()
-	w.batch, w.records, w.maxTime = batch, jn.Count(), jn.MaxTimestamp()
+	w.batch, w.records, w.maxTime, w.joined = batch, jn.Count(), jn.MaxTimestamp(), true
 	w.hold = newHold(j.budget, int64(cap(batch)), func() { j.pool.Put(jn) })
 	for range n {
 		it := p.queue.at(0)

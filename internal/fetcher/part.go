@@ -55,6 +55,7 @@ type part struct {
 	listed    bool     // in a sink's list
 	checking  bool     // its log end is being read before an append
 	touched   time.Time
+	joinTo    int // bytes of a joined batch; halved when one was too large
 	destEpoch int32
 	destID    mirror.TopicID
 	seedTo    int64 // ≥ 0: fillers are written up to here, then trimmed

@@ -62,8 +62,7 @@ type Pool struct {
 	wanted  []mirror.Target
 	fresh   bool // wanted has not been applied
 	looks   []*part
-	checks  []*part // log ends to be read before an append
-	checked bool    // that is going on
+	checks  map[int32][]*part // by destination broker, while that is going on: log ends to be read before an append
 	events  []func()
 	telling bool
 	sinks   map[sinkKey]*sink
@@ -85,7 +84,7 @@ type sinkKey struct {
 // NewPool makes a pool; nothing happens before Run.
 func NewPool(cfg Config, deps Deps) *Pool {
 	pool := &Pool{cfg: cfg, deps: deps, log: deps.Log, budget: newBudget(cfg.MemoryLimit), began: time.Now(),
-		wake: make(chan struct{}, 1), sinks: map[sinkKey]*sink{}, parts: map[mirror.Partition]*part{}, sources: map[string]*source{},
+		wake: make(chan struct{}, 1), sinks: map[sinkKey]*sink{}, checks: map[int32][]*part{}, parts: map[mirror.Partition]*part{}, sources: map[string]*source{},
 		policies: policies{before: map[string]string{}, using: map[string]map[int32]struct{}{}}}
 	if pool.log == nil {
 		pool.log = slog.New(slog.DiscardHandler)
@@ -112,6 +111,19 @@ func (pool *Pool) Reconcile(targets []mirror.Target) {
 	pool.wanted, pool.fresh = targets, true
 	pool.mu.Unlock()
 	pool.poke()
+}
+
+// Reset ends the connections that data leaves by: what has not left never does (protocol R16). For a lease that was lost.
+func (pool *Pool) Reset() {
+	pool.mu.Lock()
+	sinks := make([]*sink, 0, len(pool.sinks))
+	for _, s := range pool.sinks {
+		sinks = append(sinks, s)
+	}
+	pool.mu.Unlock()
+	for _, s := range sinks {
+		s.abort()
+	}
 }
 
 // Run serves until ctx ends, then drains: what is in flight is answered, nothing new leaves. It takes 10 s at most.

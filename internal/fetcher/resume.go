@@ -317,14 +317,15 @@ func (p *part) succeeded(now time.Time, at kafka.ResumePoint) bool {
 // goOn resumes the pipeline at the destination's log end; p.mu is held.
 func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	pl := p.place(at)
-	if at.LogEnd != p.pipe.acked || p.look.cause.source {
-		p.lastEpoch = -1
+	p.lastEpoch = -1
+	if at.LogEnd == p.pipe.acked && !p.look.cause.source {
+		p.lastEpoch = int32(p.numbers.epoch.Load())
 	}
 	if at.LogEnd > p.pipe.acked {
 		p.look.tries = 0
 	}
 	p.pipe.resume(pl)
-	p.pipe.joinTo = joinLimit
+	p.pipe.joinTo = p.joinTo
 	p.destEpoch, p.destID = at.LeaderEpoch, p.target.DestinationID
 	p.lanes = p.src.pool.lanes(at.Broker)
 	p.touched = now

@@ -22,10 +22,10 @@ func (pool *Pool) fetchSize() int32 {
 	return int32(max(n, min(leastRoom, int64(pool.cfg.MaxBytes))))
 }
 
-// roomToFetch reports whether an answer of every thread would still fit; if not, it waits for memory to be given back.
+// roomToFetch waits until an answer of every thread would still fit; false: ctx has ended.
 func (pool *Pool) roomToFetch(ctx context.Context) bool {
 	need := int64(pool.fetchSize()) * max(1, pool.threads.Load())
-	for {
+	for !pool.budget.room(need) {
 		freed := pool.budget.freed()
 		if pool.budget.room(need) {
 			return true
@@ -36,6 +36,7 @@ func (pool *Pool) roomToFetch(ctx context.Context) bool {
 			return false
 		}
 	}
+	return true
 }
 
 // share is how much of one partition may wait before it is left out of the fetch: enough to keep the destination busy, and

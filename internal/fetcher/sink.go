@@ -26,7 +26,8 @@ type sink struct {
 
 	mu    sync.Mutex // guards what follows; a leaf
 	ready []*part
-	held  []*part // by the throttle
+	held  []*part   // by the throttle
+	until time.Time // when they may go
 }
 
 // request is a Produce on its way. parts are in the order of its batches.
@@ -74,7 +75,7 @@ func (s *sink) run(ctx context.Context) {
 	}
 }
 
-// rest waits for work; false: the end.
+// rest waits for work, at most for a pause (0: for ever); false: the end.
 func (s *sink) rest(ctx context.Context, pause time.Duration) bool {
 	var later <-chan time.Time
 	if pause > 0 {
@@ -85,9 +86,6 @@ func (s *sink) rest(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-s.wake:
 	case <-later:
-		s.mu.Lock()
-		s.ready, s.held = append(s.ready, s.held...), nil
-		s.mu.Unlock()
 	case <-ctx.Done():
 		return false
 	}
@@ -110,38 +108,59 @@ type draft struct {
 }
 
 // build takes one write of each ready partition, as far as they fit one request. pause: how long the throttle holds
-// those that are left.
+// those that are left; 0: none.
 func (s *sink) build() (d draft, pause time.Duration) {
-	s.mu.Lock()
-	ready := s.ready
-	s.ready = nil
-	s.mu.Unlock()
-	var again, looks []*part
 	now := time.Now()
+	ready := s.listed(now)
+	var again, looks []*part
+	var hold time.Duration
 	for i, p := range ready {
 		if d.bytes >= maxRequest {
 			again = append(again, ready[i:]...)
 			break
 		}
-		switch held, verdict := s.take(&d, p, now); verdict {
+		switch wait, verdict := s.take(&d, p, now); verdict {
 		case takeLater:
 			again = append(again, p)
 		case takeHeld:
-			pause = max(pause, held)
-			s.mu.Lock()
-			s.held = append(s.held, p)
-			s.mu.Unlock()
+			s.hold(p, now.Add(wait))
+			hold += wait
 		case takeLook:
 			looks = append(looks, p)
 		}
 	}
-	s.mu.Lock()
-	s.ready = append(again, s.ready...)
-	s.mu.Unlock()
+	s.pool.metrics.throttled.Add(int64(hold))
 	if len(looks) > 0 {
-		s.pool.checkEnds(looks)
+		s.pool.checkEnds(s.broker, looks)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = append(again, s.ready...)
+	if len(s.held) > 0 {
+		pause = max(s.until.Sub(now), time.Millisecond)
 	}
 	return d, pause
+}
+
+// listed empties the list of ready partitions; those that the throttle held come back once they may go.
+func (s *sink) listed(now time.Time) []*part {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ready := s.ready
+	s.ready = nil
+	if len(s.held) > 0 && !now.Before(s.until) {
+		ready, s.held = append(ready, s.held...), nil
+	}
+	return ready
+}
+
+func (s *sink) hold(p *part, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.held) == 0 || until.Before(s.until) {
+		s.until = until
+	}
+	s.held = append(s.held, p)
 }
 
 // taking is what build did with a partition.
@@ -172,7 +191,6 @@ func (s *sink) take(d *draft, p *part, now time.Time) (time.Duration, taking) {
 		return 0, takeLook
 	}
 	if hold := max(p.src.throttle.wait(now), s.pool.throttle.wait(now)); hold > 0 {
-		s.pool.metrics.throttled.Add(int64(hold))
 		p.listed = true
 		return hold, takeHeld
 	}

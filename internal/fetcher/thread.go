@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,9 +104,12 @@ func (t *thread) run(ctx context.Context) {
 			}
 			continue
 		}
-		if t.session != nil && t.session.Len() == 0 || !t.pool.roomToFetch(ctx) {
+		if t.session != nil && t.session.Len() == 0 {
 			t.sleep(ctx, time.Second)
 			continue
+		}
+		if !t.pool.roomToFetch(ctx) {
+			return
 		}
 		if err := t.connect(ctx); err != nil {
 			t.giveBack(err)
@@ -250,8 +254,12 @@ func (t *thread) receive(ctx context.Context, call *kafka.Call) {
 	memory := newHold(t.pool.budget, int64(call.Held()), call.Release)
 	call.Retain()
 	defer memory.drop()
-	sinks, bytes := map[*sink]struct{}{}, 0
-	seen := make(map[*part]struct{}, len(results))
+	var sinks []*sink
+	var seen map[*part]struct{}
+	if len(t.hungry) > 0 {
+		seen = make(map[*part]struct{}, len(results))
+	}
+	bytes := 0
 	for i := range results {
 		f := &results[i]
 		t.mu.Lock()
@@ -260,13 +268,15 @@ func (t *thread) receive(ctx context.Context, call *kafka.Call) {
 		if p == nil {
 			continue
 		}
-		seen[p] = struct{}{}
+		if seen != nil {
+			seen[p] = struct{}{}
+		}
 		bytes += len(f.Bytes)
-		if s := t.handle(p, f, memory, arrived); s != nil {
-			sinks[s] = struct{}{}
+		if s := t.handle(p, f, memory, arrived); s != nil && !slices.Contains(sinks, s) {
+			sinks = append(sinks, s)
 		}
 	}
-	for s := range sinks {
+	for _, s := range sinks {
 		s.poke()
 	}
 	t.findEmptyTails(ctx, seen, bytes)

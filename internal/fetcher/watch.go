@@ -88,28 +88,31 @@ func (p *part) idleSince(now time.Time) bool {
 }
 
 // checkEnds reads the log ends of partitions that were idle before something is appended: a stranger's record is found
-// before ours lands behind it (protocol R21).
-func (pool *Pool) checkEnds(parts []*part) {
+// before ours lands behind it (protocol R21). Each broker has its own turn.
+func (pool *Pool) checkEnds(broker int32, parts []*part) {
 	pool.mu.Lock()
 	defer pool.mu.Unlock()
-	pool.checks = append(pool.checks, parts...)
-	if pool.checked {
-		return
+	_, busy := pool.checks[broker]
+	pool.checks[broker] = append(pool.checks[broker], parts...)
+	if !busy {
+		pool.workers.Go(func() { pool.runChecks(broker) })
 	}
-	pool.checked = true
-	pool.workers.Go(func() {
-		for {
-			pool.mu.Lock()
-			parts := pool.checks
-			pool.checks = nil
-			pool.checked = len(parts) > 0
-			pool.mu.Unlock()
-			if len(parts) == 0 {
-				return
-			}
-			pool.checkAll(pool.ctx, parts)
+}
+
+func (pool *Pool) runChecks(broker int32) {
+	for {
+		pool.mu.Lock()
+		parts := pool.checks[broker]
+		pool.checks[broker] = nil
+		if len(parts) == 0 {
+			delete(pool.checks, broker)
 		}
-	})
+		pool.mu.Unlock()
+		if len(parts) == 0 {
+			return
+		}
+		pool.checkAll(pool.ctx, parts)
+	}
 }
 
 func (pool *Pool) checkAll(ctx context.Context, parts []*part) {
