@@ -34,8 +34,12 @@ var errStoreEnded = errors.New("the state store has ended")
 // lost.
 func (s *Store) Append(ctx context.Context, shard int32, records ...Record) error {
 	a := &appending{ctx: ctx, shard: shard, records: records}
+	n := s.view.Shards()
+	if n == 0 {
+		return mirror.Errorf(mirror.Unreachable, "append to shard %d: the state topic was not found yet", shard)
+	}
 	for _, r := range records {
-		if at := r.Shard(s.view.Shards()); at != shard {
+		if at := r.Shard(n); at != shard {
 			return fmt.Errorf("append to shard %d: a record belongs to shard %d", shard, at)
 		}
 		if claim, ok := r.(ShardClaim); ok {

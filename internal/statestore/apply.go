@@ -220,7 +220,7 @@ func (v *View) begin(id mirror.TopicID, shards int32) (replaced bool) {
 	}
 	if replaced {
 		for _, s := range v.shards {
-			s.next, s.applied, s.loaded, s.bad = 0, 0, false, nil
+			s.next, s.applied, s.loaded, s.bad, s.badTold = 0, 0, false, nil, false
 		}
 	}
 	v.signal()

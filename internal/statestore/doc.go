@@ -5,8 +5,9 @@
 //
 // Called by coordinator (append, load), mmm, control and the command line (view only).
 //
-// Goroutines: one follower that reads all shards read_committed, one writer that joins waiting appends into one
-// transaction; both end with the context of Run.
+// Goroutines: a reader with one more per leading broker, which follows both topics read_committed; one writer that joins
+// waiting appends into one transaction; one that writes owned shards again when the topic was replaced. All end with the
+// context of Run.
 //
 // Always true: records are appended in transactions that carry the group's member id and generation (protocol R15), so
 // a former owner's append is refused by the broker; a view is never ahead of what is committed.

@@ -188,11 +188,22 @@ func (r *Reader) take(c *cursor, got fetched) {
 		return
 	}
 	r.view.apply(c.partition, got.records, got.next)
+	r.complain(c.partition)
 	if c.goal < 0 {
 		c.goal = got.highWatermark
 	}
 	if got.next >= c.goal {
 		r.view.markLoaded(c.partition)
+	}
+}
+
+// complain tells, once each, of a shard that stopped and of records that were skipped.
+func (r *Reader) complain(shard int32) {
+	if bad, ok := r.view.newlyBad(shard); ok {
+		r.log.Error("shard stopped at a record that cannot be read", mirror.KeyShard, shard, mirror.KeyOffset, bad.Offset, mirror.KeyErr, bad.Err)
+	}
+	if n := r.view.newlyUnknown(); n > 0 {
+		r.log.Warn("records of unknown types skipped, a newer release wrote them", mirror.KeyShard, shard, mirror.KeyCount, n)
 	}
 }
 
@@ -203,6 +214,7 @@ func (r *Reader) stopped(err error) bool {
 		return false
 	}
 	r.view.stop(damaged.partition, BadRecord{damaged.offset, damaged.err})
+	r.complain(damaged.partition)
 	return true
 }
 

@@ -319,6 +319,9 @@ func TestUnreadableRecordStopsItsShardOnly(t *testing.T) {
 		&kgo.Record{Topic: StateTopic, Partition: n, Key: []byte{7, 7}, Value: []byte("of the future")},
 		&kgo.Record{Topic: StateTopic, Partition: n, Key: bad.key(), Value: []byte{9, 9}}).FirstErr())
 	b.eventually("shard stopped", func() bool { _, ok := s.View().BadRecord(n); return ok })
+	if !b.log.has("level=ERROR", "cannot be read", "offset=") || !b.log.has("level=WARN", "unknown types", "count=1") {
+		t.Errorf("it is not told: %s", b.log.buf.String())
+	}
 	if s.View().Unknown() != 1 {
 		t.Errorf("%d unknown records, want 1", s.View().Unknown())
 	}

@@ -15,7 +15,8 @@ type View struct {
 	mu      sync.RWMutex
 	changed chan struct{} // closed and replaced at each change
 	topicID mirror.TopicID
-	unknown int64
+	unknown int64 // records skipped
+	told    int64 // of them, already told
 
 	shards     []*shardView
 	mirrors    map[string]*mirrorView
@@ -34,6 +35,7 @@ type shardView struct {
 	judged   bool // empty is decided
 	empty    bool // held nothing when it was first read to its end
 	bad      *BadRecord
+	badTold  bool
 	claim    *ShardClaim
 	report   ShardReport
 	reported map[mirror.Partition]ReportedPosition
@@ -122,6 +124,27 @@ func (v *View) BadRecords() map[int32]BadRecord {
 		}
 	}
 	return all
+}
+
+// newlyBad gives a shard's bad record the first time it is asked for.
+func (v *View) newlyBad(shard int32) (BadRecord, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s := v.shards[shard]
+	if s.bad == nil || s.badTold {
+		return BadRecord{}, false
+	}
+	s.badTold = true
+	return *s.bad, true
+}
+
+// newlyUnknown is the number of skipped records since it was asked last.
+func (v *View) newlyUnknown() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.unknown - v.told
+	v.told = v.unknown
+	return n
 }
 
 // Unknown is the number of records of unknown types that were skipped.
