@@ -49,7 +49,7 @@ func TestALevelRefreshIsCheap(t *testing.T) {
 	const brokers, most = 3, 12 // requests that one refresh may send to each broker of a cluster
 	r := newRig(t, rigOptions{source: []kfake.Opt{kfake.NumBrokers(brokers)}, destination: []kfake.Opt{kfake.NumBrokers(brokers)},
 		define: func(d *mirror.Definition) { d.TopicsInclude, d.ReadOnly = []string{"t.*"}, mirror.Off }})
-	r.cfg.RefreshInterval, r.cfg.GroupSyncInterval = 3*time.Second, 3*time.Second
+	r.cfg.RefreshInterval, r.cfg.GroupSyncInterval = time.Second, time.Second
 	var names []string
 	for i := range topics {
 		names = append(names, fmt.Sprintf("t%d", i))
@@ -89,7 +89,7 @@ func TestALevelRefreshIsCheap(t *testing.T) {
 	for side, c := range map[string]*counter{"source": source, "destination": destination} {
 		all, sum := c.take()
 		t.Logf("%s: %d requests in %d refreshes of %d brokers: %v", side, sum, rounds, brokers, all)
-		if sum > (rounds+1)*most*brokers {
+		if sum > (rounds+1)*most*brokers { // one more may have begun
 			t.Errorf("%s got %d requests in %d refreshes: %v", side, sum, rounds, all)
 		}
 		for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -8,7 +8,6 @@ import (
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
-	"mirrord/internal/statestore"
 )
 
 const (
@@ -72,30 +71,30 @@ func (l *loop) run(ctx context.Context) {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var changed <-chan struct{} // nil: the view has changed and was not looked at since
 	looked := time.Time{}
 	for {
-		changed := l.deps.View.Changed()
-		now := time.Now()
-		if now.Sub(looked) >= glance {
-			looked = now
+		if changed == nil && time.Since(looked) >= glance {
+			changed, looked = l.deps.View.Changed(), time.Now()
 			l.glance()
 		}
 		l.start(ctx)
 		if l.finishNow() {
 			l.finish(ctx)
 		}
-		var again <-chan struct{}
-		if time.Since(looked) >= glance {
-			again = changed
+		next := l.next()
+		if changed == nil {
+			next = earlier(next, looked.Add(glance))
 		}
-		timer.Reset(l.pause(looked))
+		timer.Reset(max(0, time.Until(next)))
 		select {
 		case <-ctx.Done():
 			return
 		case <-l.wake:
 			l.nextRefresh = time.Time{}
 		case <-timer.C:
-		case <-again:
+		case <-changed:
+			changed = nil
 		case seen := <-l.observed:
 			l.observing = false
 			l.act(ctx, seen)
@@ -103,20 +102,16 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// pause is how long nothing is to be done, unless something happens. While the view was looked at only just now, it is
-// looked at again a moment later, for what changed meanwhile.
-func (l *loop) pause(looked time.Time) time.Duration {
-	next := looked.Add(l.cfg.RefreshInterval)
-	if time.Since(looked) < glance {
-		next = looked.Add(glance)
-	}
+// next is when something is to be done even if nothing happens.
+func (l *loop) next() time.Time {
+	next := time.Now().Add(l.cfg.RefreshInterval)
 	if !l.observing {
-		next = earlier(next, earlier(l.nextRefresh, l.nextGroups))
+		next = earlier(l.nextRefresh, l.nextGroups)
 	}
-	if !l.finishSince.IsZero() {
-		next = earlier(next, later(l.nextFinish, time.Now().Add(50*time.Millisecond)))
+	if at := l.finishAt(); !at.IsZero() {
+		next = earlier(next, at)
 	}
-	return max(0, time.Until(next))
+	return next
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -176,71 +171,6 @@ func (l *loop) observer() observer {
 	return observer{view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout}
 }
 
-// glimpse is what the loop saw in the view when it last looked, as far as a change of it makes a refresh urgent.
-type glimpse struct {
-	version int32
-	pending int
-	topics  map[string]wishSeen
-}
-
-type wishSeen struct {
-	wish  mirror.State
-	rearm int32
-}
-
-// glance looks for what has become urgent: an edit, a new wish, a promotion to be finished.
-func (l *loop) glance() {
-	m, _ := l.deps.View.Mirror(l.name)
-	now := glimpse{version: m.Version, pending: len(m.PendingInclude) + len(m.PendingExclude), topics: map[string]wishSeen{}}
-	urgent := now.version != l.seen.version || now.pending != l.seen.pending
-	waiting := false
-	for _, t := range l.deps.View.Topics(l.name) {
-		seen := wishSeen{t.Wish, t.Rearm}
-		now.topics[t.Name] = seen
-		urgent = urgent || l.seen.topics[t.Name] != seen
-		waiting = waiting || l.finishable(t)
-	}
-	if urgent {
-		l.nextRefresh = time.Time{}
-	}
-	l.seen = now
-	switch {
-	case waiting && l.finishSince.IsZero():
-		l.finishSince = time.Now()
-	case !waiting:
-		l.finishSince = time.Time{}
-	}
-}
-
-// finishable reports whether all partitions of a topic are STOPPED and what belongs to its promotion is still to be done.
-func (l *loop) finishable(t statestore.Topic) bool {
-	if t.Wish != mirror.Stopped || t.Promoted {
-		return false
-	}
-	for i := range t.Partitions {
-		p, ok := l.deps.View.Partition(mirror.Partition{Mirror: l.name, TopicID: t.SourceID, Index: i})
-		if !ok || p.State != mirror.Stopped {
-			return false
-		}
-	}
-	return true
-}
-
-// wantsLastWord reports whether the source's committed offsets are to be read once more before a promotion is finished.
-func (l *loop) wantsLastWord() bool {
-	return !l.finishSince.IsZero() && !l.down && l.observedAt.Before(l.finishSince) && time.Since(l.finishSince) < lastWord
-}
-
-// finishNow reports whether a promotion is to be finished with what is known: its last look at the source has come back,
-// or is not worth waiting for.
-func (l *loop) finishNow() bool {
-	if l.finishSince.IsZero() || time.Now().Before(l.nextFinish) {
-		return false
-	}
-	asked := !l.observedAt.Before(l.finishSince)
-	return l.down || asked && !l.observing || time.Since(l.finishSince) >= lastWord
-}
-
 // act does what follows from an observation. Each step is isolated: its failures are counted and told, the next step runs.
 func (l *loop) act(ctx context.Context, seen observation) {
 	began := time.Now()
@@ -295,48 +225,4 @@ func (l *loop) answered(ctx context.Context, seen observation) bool {
 		l.log.Info("source answers again")
 	}
 	return l.up
-}
-
-// fail notes a failure of a step; settle tells it.
-func (l *loop) fail(s Step, err error) {
-	if err != nil {
-		l.failures[s] = append(l.failures[s], err)
-	}
-}
-
-// settle ends a pass of a step: its failures are counted, shown, and told when they are not what was told before.
-func (l *loop) settle(ctx context.Context, s Step) {
-	errs := l.failures[s]
-	delete(l.failures, s)
-	subject := "step " + string(s)
-	if ctx.Err() != nil {
-		return
-	}
-	if len(errs) == 0 {
-		l.speaker.over(subject)
-		l.board.update(func(st *Status) { delete(st.Errors, s) })
-		return
-	}
-	l.metrics.errors.WithLabelValues(l.name, string(s)).Add(float64(len(errs)))
-	first := errs[0]
-	l.board.update(func(st *Status) { st.Errors[s] = StepError{time.Now(), first.Error(), len(errs)} })
-	if kafka.Classify(first) == mirror.Fenced {
-		return // another instance goes on
-	}
-	l.speaker.say(ctx, slog.LevelWarn, subject, "refresh step failed", first.Error(), "step", string(s), mirror.KeyCount, len(errs),
-		mirror.KeyErr, first)
-}
-
-// put appends records; what cannot be written is a failure of StepState and is tried again by the next cycle.
-func (l *loop) put(ctx context.Context, recs ...statestore.Record) error {
-	if len(recs) == 0 {
-		return nil
-	}
-	if err := l.deps.Lease(); err != nil {
-		return err
-	}
-	if err := l.deps.Put(ctx, l.name, recs...); err != nil {
-		return fmt.Errorf("write the mirror's state: %w", err)
-	}
-	return nil
 }

@@ -25,11 +25,12 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 		return
 	}
 	clear(l.trouble)
+	busy := l.recreating.list()
 	var recs []statestore.Record
 	var changes []kafka.ConfigChange
 	left := map[string]bool{}
 	for _, t := range l.deps.View.Topics(l.name) {
-		if !followsSettings(t) || !d.same(t) || l.recreating.list()[t.Name] {
+		if !followsSettings(t) || !d.same(t) || busy[t.Name] {
 			continue
 		}
 		plan, ok := l.planConfigs(m, t, seen, d)

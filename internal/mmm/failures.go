@@ -1,0 +1,67 @@
+package mmm
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
+)
+
+// fail notes a failure of a step; settle tells it.
+func (l *loop) fail(s Step, err error) {
+	if err != nil {
+		l.failures[s] = append(l.failures[s], err)
+	}
+}
+
+// settle ends a pass of a step: its failures are counted, shown, and told when they are not what was told before.
+func (l *loop) settle(ctx context.Context, s Step) {
+	errs := l.failures[s]
+	delete(l.failures, s)
+	subject := "step " + string(s)
+	if ctx.Err() != nil {
+		return
+	}
+	if len(errs) == 0 {
+		l.speaker.over(subject)
+		l.board.update(func(st *Status) { delete(st.Errors, s) })
+		return
+	}
+	l.metrics.errors.WithLabelValues(l.name, string(s)).Add(float64(len(errs)))
+	first := errs[0]
+	l.board.update(func(st *Status) { st.Errors[s] = StepError{time.Now(), first.Error(), len(errs)} })
+	if kafka.Classify(first) == mirror.Fenced {
+		return // another instance goes on
+	}
+	l.speaker.say(ctx, slog.LevelWarn, subject, "refresh step failed", unnumbered(first), "step", string(s), mirror.KeyCount, len(errs),
+		mirror.KeyErr, first)
+}
+
+// unnumbered is an error's text without its digits: ports and counts that differ each time are no new message.
+func unnumbered(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, err.Error())
+}
+
+// put appends records; what cannot be written is a failure of StepState and is tried again by the next cycle.
+func (l *loop) put(ctx context.Context, recs ...statestore.Record) error {
+	if len(recs) == 0 {
+		return nil
+	}
+	if err := l.deps.Lease(); err != nil {
+		return err
+	}
+	if err := l.deps.Put(ctx, l.name, recs...); err != nil {
+		return fmt.Errorf("write the mirror's state: %w", err)
+	}
+	return nil
+}
