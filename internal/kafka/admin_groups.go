@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrord/internal/mirror"
@@ -59,6 +60,9 @@ func groupType(s string) string {
 	}
 	return strings.ToLower(s)
 }
+
+// groupNotFound: there is no group of that name and type.
+func groupNotFound(err error) bool { return is(err, kerr.GroupIDNotFound) }
 
 // Member is a member of a group.
 type Member struct{ ID, InstanceID, ClientID, Host string }

@@ -70,7 +70,7 @@ func fetchedGroups(req *kmsg.OffsetFetchRequest) []string {
 }
 
 func readGroupOffsets(g kmsg.OffsetFetchResponseGroup) GroupOffsets {
-	if err := answerError("fetch offsets of group "+g.Group, g.ErrorCode, nil); err != nil {
+	if err := answerError("fetch offsets of group "+g.Group, g.ErrorCode, nil); err != nil && !groupNotFound(err) {
 		return GroupOffsets{Err: err}
 	}
 	o := GroupOffsets{Offsets: map[TopicPartition]CommittedOffset{}, Failed: map[TopicPartition]error{}}

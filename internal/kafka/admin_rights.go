@@ -107,7 +107,8 @@ func (c *Cluster) TopicOperations(ctx context.Context, topics ...string) map[str
 	return all
 }
 
-// GroupOperations asks what the own principal may do on groups, which need not exist.
+// GroupOperations asks what the own principal may do on groups. From Kafka 4.0 on, brokers do not tell it of groups that do
+// not exist: no error, but not Known.
 func (c *Cluster) GroupOperations(ctx context.Context, groups ...string) map[string]ResourceOperations {
 	const op = "ask for rights on groups"
 	all := make(map[string]ResourceOperations, len(groups))
@@ -122,7 +123,11 @@ func (c *Cluster) GroupOperations(ctx context.Context, groups ...string) map[str
 				return
 			}
 			for _, g := range resp.Groups {
-				all[g.Group] = ResourceOperations{Operations(g.AuthorizedOperations), answerError(op, g.ErrorCode, g.ErrorMessage)}
+				err := answerError(op, g.ErrorCode, g.ErrorMessage)
+				if groupNotFound(err) {
+					err = nil
+				}
+				all[g.Group] = ResourceOperations{Operations(g.AuthorizedOperations), err}
 			}
 		})
 	}

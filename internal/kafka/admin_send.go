@@ -48,8 +48,14 @@ func checkLease(ctx context.Context) error {
 	return nil
 }
 
-// ask sends a request that only reads. It is repeated by the client while that can help and the context lasts.
+// readPatience is how many request timeouts a read may take, repetitions included: a cluster that is away must not hold up
+// a refresh step by step.
+const readPatience = 2
+
+// ask sends a request that only reads. The client repeats it while that can help.
 func ask[A kmsg.Response](ctx context.Context, c *Cluster, op string, req kmsg.Request) (answer A, err error) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience*c.cfg.RequestTimeout)
+	defer cancel()
 	resp, err := c.client.Request(ctx, req)
 	if err != nil {
 		return answer, adminError(ctx, op, err)
@@ -70,6 +76,8 @@ func effect[A kmsg.Response](ctx context.Context, c *Cluster, op string, req kms
 // shards sends a request that is split by leader, coordinator or broker, and hands over each part with its answer or
 // its error.
 func shards[Q kmsg.Request, A kmsg.Response](ctx context.Context, c *Cluster, op string, req Q, each func(Q, A, error)) {
+	ctx, cancel := context.WithTimeout(ctx, readPatience*c.cfg.RequestTimeout)
+	defer cancel()
 	for _, s := range c.client.RequestSharded(ctx, req) {
 		var answer A
 		if s.Err == nil {

@@ -15,8 +15,8 @@ type ShareOffsets struct {
 	Err    error
 }
 
-// FetchShareOffsets reads the start offsets of share groups in all topics, one request per coordinator and chunk. Needs
-// Kafka 4.1 (UnsupportedVersion before).
+// FetchShareOffsets reads the start offsets of share groups in all topics, one request per coordinator and chunk. A group
+// that does not exist has none. Needs Kafka 4.1 (UnsupportedVersion before).
 func (c *Cluster) FetchShareOffsets(ctx context.Context, groups ...string) map[string]ShareOffsets {
 	all := make(map[string]ShareOffsets, len(groups))
 	for chunk := range slices.Chunk(groups, groupsPerFetch) {
@@ -44,7 +44,7 @@ func (c *Cluster) FetchShareOffsets(ctx context.Context, groups ...string) map[s
 }
 
 func readShareOffsets(g kmsg.DescribeShareGroupOffsetsResponseGroup) ShareOffsets {
-	if err := answerError("fetch offsets of share group "+g.GroupID, g.ErrorCode, g.ErrorMessage); err != nil {
+	if err := answerError("fetch offsets of share group "+g.GroupID, g.ErrorCode, g.ErrorMessage); err != nil && !groupNotFound(err) {
 		return ShareOffsets{Err: err}
 	}
 	o := ShareOffsets{Starts: map[TopicPartition]int64{}, Failed: map[TopicPartition]error{}}

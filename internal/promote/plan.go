@@ -25,7 +25,7 @@ const (
 	byReplica   how = iota // with, cancel; any number of times in a row
 	byElection             // with, elect, back, elect
 	byUndoing              // cancel: an addition of our own is unfinished
-	byRestoring            // back: an addition of our own has been completed before it was cancelled
+	byRestoring            // back: an addition of our own was completed before it was cancelled
 	never                  // the partition has no other broker to turn to
 	notNow                 // may pass: no leader, nobody else in sync
 	foreign                // somebody else's reassignment is in progress
@@ -42,7 +42,7 @@ type step struct {
 type surroundings struct {
 	brokers []int32 // alive, ascending
 	ongoing map[kafka.TopicPartition]kafka.Reassignment
-	tried   map[kafka.TopicPartition]step // the last addition of this very call, or found by it
+	tried   map[kafka.TopicPartition]step // the last change of this very call, of which the end may be missing
 	reorder bool                          // leaders may move
 }
 
@@ -57,6 +57,9 @@ func planStep(tp kafka.TopicPartition, p kafka.Partition, in surroundings) step 
 		return step{how: byUndoing, with: ongoing.Replicas, back: without(ongoing.Replicas, ongoing.Adding)}
 	}
 	if last, ok := in.tried[tp]; ok && slices.Equal(last.with, p.Replicas) {
+		if last.how == byElection {
+			return last
+		}
 		return step{how: byRestoring, back: last.back}
 	}
 	if p.Leader < 0 {

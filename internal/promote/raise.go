@@ -30,7 +30,7 @@ type ascent struct {
 	results  []Result
 	want     []int32                        // leader epoch to be reached; −1: not seen yet
 	accepted map[kafka.TopicPartition]int32 // leader epoch that follows from what the controller has accepted
-	tried    map[kafka.TopicPartition]step  // the last addition of this very call, or found by it
+	tried    map[kafka.TopicPartition]step  // the last change that leaves replicas as they were only when it ends
 	causes   map[kafka.TopicPartition]error // the last thing that went wrong
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
 )
 
 // round is one set of changes: the steps of partitions by their kind.
@@ -24,7 +25,7 @@ func (r *round) add(i int, s step) {
 	r.steps[s.how][tp] = s
 	r.moving = append(r.moving, i)
 	delete(r.causes, tp)
-	if s.how == byReplica || s.how == byUndoing {
+	if s.with != nil {
 		r.tried[tp] = s
 	}
 }
@@ -33,18 +34,26 @@ func (r *round) add(i int, s step) {
 func (r *round) send(ctx context.Context) []int {
 	for _, do := range []func(context.Context) error{r.undo, r.addReplicas, r.elect} {
 		if err := do(ctx); err != nil {
-			r.refuse(r.moving, err)
-			return nil
+			r.doubt(err)
+			break
 		}
 	}
 	return slices.DeleteFunc(r.moving, func(i int) bool {
 		err := r.causes[name(r.targets[i])]
-		if kafka.Authorization(err) {
+		final := kafka.Authorization(err) || mirror.KindOf(err) == mirror.Fenced
+		if final {
 			r.refuse([]int{i}, err)
-			return true
 		}
-		return false
+		return final
 	})
+}
+
+// doubt is for an error of a connection: what was sent may have happened or not, which the next round finds out. What it
+// needs for putting things right is remembered.
+func (r *round) doubt(err error) {
+	for _, i := range r.moving {
+		r.causes[name(r.targets[i])] = err
+	}
 }
 
 // undo ends additions of our own that were left half way, which raises the leader epoch, too.
@@ -120,8 +129,9 @@ func (r *round) accept(of []kafka.TopicPartition, failed map[kafka.TopicPartitio
 	for _, tp := range of {
 		if err := failed[tp]; err != nil {
 			r.causes[tp] = err
-		} else {
-			r.accepted[tp]++
+			continue
 		}
+		delete(r.causes, tp)
+		r.accepted[tp]++
 	}
 }
