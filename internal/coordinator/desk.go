@@ -24,7 +24,7 @@ type desk struct {
 type lookup struct {
 	topics  []string          // start: those of the source that items select
 	refused map[string]error  // by item or topic
-	paths   map[string]string // recover --reseed: exports, by topic
+	paths   map[string]string // recover --reseed: what was recreated, with the export's path; empty: there was nothing to export
 	err     error             // nothing could be looked up
 }
 

@@ -222,3 +222,13 @@ func TestStopAgainRearmsAFailedPromotion(t *testing.T) {
 		t.Errorf("rearm %d", written.Rearm)
 	}
 }
+
+// A recreated topic has other partitions, of which none has FAILED.
+func TestRecoverOfARecreatedTopic(t *testing.T) {
+	o := newOffice(t)
+	cmd := mirror.Command{Verb: mirror.VerbRecover, Mirror: "east", Topics: []string{"running", "broken"}, Reseed: true}
+	d := o.decide(cmd, lookup{paths: map[string]string{"running": ""}, refused: map[string]error{"broken": errors.New("no room")}})
+	if got := refusedTopics(d.outcome); strings.Join(got, " ") != "broken" {
+		t.Errorf("%+v", d.outcome)
+	}
+}

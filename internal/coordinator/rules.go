@@ -157,7 +157,7 @@ func (d *desk) recover(m *mirrorEntry, cmd mirror.Command, found lookup, v *verd
 	d.each(m, cmd, v, func(e *topicEntry, v *verdicts) {
 		t := e.topic
 		failed := d.failedIn(e)
-		_, recreated := found.paths[t.Name]
+		path, recreated := found.paths[t.Name]
 		switch err := found.refused[t.Name]; {
 		case err != nil:
 			v.refuse(t.Name, "topic %s could not be recreated: %v", t.Name, err)
@@ -172,7 +172,7 @@ func (d *desk) recover(m *mirrorEntry, cmd mirror.Command, found lookup, v *verd
 		}
 		t.Rearm++
 		t.Finding, t.Message = statestore.Finding{}, ""
-		v.done(t.Name, exported(found.paths[t.Name]), t)
+		v.done(t.Name, exported(path), t)
 	})
 	if recovered && m.mirror.Finding.Message != "" {
 		changed := m.mirror
