@@ -198,7 +198,9 @@ func hide(value string) mirror.Secret {
 		if old, taken := os.LookupEnv(name); taken && old != value {
 			continue
 		}
-		os.Setenv(name, value)
+		if err := os.Setenv(name, value); err != nil {
+			return "" // a value with a NUL byte, which is no secret of anybody
+		}
 		return mirror.Secret("${env:" + name + "}")
 	}
 }

@@ -69,8 +69,9 @@ func (g goal) target() string {
 		return mirror.Stopped.String()
 	case mirror.VerbRecover:
 		return "recovered"
+	default:
+		return mirror.Mirroring.String()
 	}
-	return mirror.Mirroring.String()
 }
 
 func count(n int, noun string) string {

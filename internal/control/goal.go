@@ -118,8 +118,9 @@ func (g goal) wish(t statestore.Topic) mirror.State {
 		return mirror.Stopped
 	case mirror.VerbRecover:
 		return t.Wish
+	default:
+		return mirror.Mirroring
 	}
-	return mirror.Mirroring
 }
 
 // failedForGood: the partition waits for an operator, and has obeyed everything that was asked so far. Pausing and
@@ -133,8 +134,9 @@ func (g goal) failedForGood(t statestore.Topic, p statestore.PartitionState) boo
 		return p.Previous == mirror.Pausing || p.Previous == mirror.Paused
 	case mirror.Stopped:
 		return p.Previous == mirror.Stopping
+	default:
+		return true
 	}
-	return true
 }
 
 func notThere(t statestore.Topic) string {

@@ -202,7 +202,7 @@ func (o *Operator) table(titles ...string) table {
 }
 
 func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
-func (t table) flush()              { t.w.Flush() }
+func (t table) flush()              { _ = t.w.Flush() } // an output that is gone cannot be told
 
 func dash(s string) string {
 	if s == "" {

@@ -94,8 +94,14 @@ func refuseEarly(v *statestore.View, req Request) error {
 func (o *Operator) await(ctx context.Context, r *statestore.Reader, req Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
-	go func() { defer close(ended); r.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
+	go func() {
+		defer close(ended)
+		_ = r.Run(ctx) // ends by its context only
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
 	hint := time.AfterFunc(silenceHint, func() {
 		o.tell("waiting for an instance to execute %s (%s)", req.Verb, ownerOf(r.View(), req.Mirror))
 	})

@@ -262,7 +262,7 @@ func (r *Reader) assignCommands(t kmsg.MetadataResponseTopic) (cursors []*cursor
 	if !r.commands || len(t.Partitions) == 0 {
 		return nil
 	}
-	recreated := !mirror.TopicID(r.topicID).IsZero() && r.topicID != t.TopicID
+	recreated := !r.topicID.IsZero() && r.topicID != t.TopicID
 	r.topicID = t.TopicID
 	if recreated {
 		for partition := range maps.Keys(r.next) {

@@ -147,10 +147,11 @@ func (s *Store) ensure(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		if s.setProblem(err); err == nil {
+		if err == nil {
+			s.setProblem(nil)
 			return true
 		}
-		s.complain(err)
+		s.complain(ctx, err)
 		if !pause(ctx, ensureBackoff) {
 			return false
 		}
@@ -158,13 +159,13 @@ func (s *Store) ensure(ctx context.Context) bool {
 }
 
 // complain says what keeps the internal topics from being served, once per reason.
-func (s *Store) complain(err error) {
+func (s *Store) complain(ctx context.Context, err error) {
 	level := slog.LevelWarn
 	if kafka.Classify(err) == mirror.Refused {
 		level = slog.LevelError
 	}
-	if s.setProblem(err) || level == slog.LevelError {
-		s.deps.Log.Log(context.Background(), level, "internal topics could not be prepared", mirror.KeyErr, err)
+	if s.setProblem(err) {
+		s.deps.Log.Log(ctx, level, "internal topics could not be prepared", mirror.KeyErr, err)
 	}
 }
 

@@ -200,7 +200,7 @@ func (v *View) TopicOwner(topic string) (mirrorName string, ok bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	for name, m := range v.mirrors {
-		if t, has := m.topics[topic]; has && !(t.Wish == mirror.Stopped && t.Promoted) {
+		if t, has := m.topics[topic]; has && (t.Wish != mirror.Stopped || !t.Promoted) {
 			return name, true
 		}
 	}
