@@ -126,16 +126,20 @@ func TestSwallowedAnswers(t *testing.T) {
 			txns := newTxns(t, p.S)
 			for i := range 30 {
 				proxy.Swallow(keyProduce, 1)
-				if i%3 == 0 {
-					txns.run(t, "aborts", int32(i%2), i, i%2 == 0)
-					proxy.Swallow(keyWriteTxnMarkers, 1)
-					proxy.Swallow(keyEndTxn, 1)
+				if i%10 == 0 {
+					proxy.Swallow(map[string]int16{"markers": keyWriteTxnMarkers, "transactions": keyEndTxn}[fillers], 1)
+					txns.run(t, "aborts", int32(i%2), i, i%20 == 0)
 				}
-				time.Sleep(rand.N(300 * time.Millisecond))
+				Eventually(t, 20*time.Second, func() error {
+					if n := proxy.Pending(keyProduce); n > 0 {
+						return fmt.Errorf("%d answers are still to be swallowed", n)
+					}
+					return nil
+				})
 			}
 			load.Stop(t)
-			if proxy.Pending(keyProduce) > 15 {
-				t.Error("only few of the faults took place")
+			if proxy.Pending(keyWriteTxnMarkers)+proxy.Pending(keyEndTxn) > 1 {
+				t.Error("answers to fillers were hardly swallowed")
 			}
 			proxy.Heal()
 			AwaitLevel(t, p.S, p.D, time.Minute, "plain", "aborts")
