@@ -63,7 +63,7 @@ func takenBy(v View, mirrorName, topic string) (by string, ok bool) {
 	own, _ := v.Topic(mirrorName, topic)
 	for _, m := range v.Mirrors() { // sorted by name
 		t, has := v.Topic(m.Name, topic)
-		if m.Name == mirrorName || !has || t.Wish == mirror.Stopped && t.Promoted {
+		if m.Name == mirrorName || !has || promoted(t) {
 			continue
 		}
 		ownActive := own.Name != "" && own.Wish != mirror.Stopped

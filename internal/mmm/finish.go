@@ -36,7 +36,7 @@ func (l *loop) finish(ctx context.Context) {
 		l.fail(StepFinish, err)
 		return
 	}
-	l.promoted(ctx, done)
+	l.recordPromoted(ctx, done)
 }
 
 // lastCommit commits what was recorded as the source's last word. A failure is told and does not hold up the promotion
@@ -116,15 +116,15 @@ func (l *loop) openUp(ctx context.Context, done []statestore.Topic) error {
 	if err != nil {
 		return fmt.Errorf("open the promoted topics for writing: %w", err)
 	}
-	var promoted []string
+	var names []string
 	open := map[string]bool{}
 	for _, t := range done {
-		promoted, open[t.Name] = append(promoted, t.Name), true
+		names, open[t.Name] = append(names, t.Name), true
 	}
 	in := aclInput{mirrorName: l.name, destination: there, records: records}
 	var guards []string
 	for _, t := range l.deps.View.Topics(l.name) {
-		if !open[t.Name] && !(t.Wish == mirror.Stopped && t.Promoted) {
+		if !open[t.Name] && !promoted(t) {
 			in.active = append(in.active, t.Name)
 		}
 	}
@@ -138,14 +138,14 @@ func (l *loop) openUp(ctx context.Context, done []statestore.Topic) error {
 	if err := l.applyACLs(ctx, lifted); err != nil {
 		return fmt.Errorf("lift the read-only guard: %w", err)
 	}
-	if err := l.applyACLs(ctx, planGrants(in, promoted)); err != nil {
+	if err := l.applyACLs(ctx, planGrants(in, names)); err != nil {
 		return fmt.Errorf("grant the rights to write: %w", err)
 	}
 	return nil
 }
 
-// promoted records that all is done.
-func (l *loop) promoted(ctx context.Context, done []statestore.Topic) {
+// recordPromoted records that all is done.
+func (l *loop) recordPromoted(ctx context.Context, done []statestore.Topic) {
 	var recs []statestore.Record
 	var told []string
 	for _, t := range done {
@@ -168,3 +168,6 @@ func (l *loop) promoted(ctx context.Context, done []statestore.Topic) {
 		l.deps.event(l.name, name, "topic promoted", "")
 	}
 }
+
+// promoted reports whether a topic is STOPPED and nothing is left to be done for it.
+func promoted(t statestore.Topic) bool { return t.Wish == mirror.Stopped && t.Promoted }

@@ -114,24 +114,31 @@ func (l *loop) tellGuard(ctx context.Context) {
 	}
 }
 
-// guarded lists the topics that are to have the guard: all that are not promoted.
+// guarded lists the topics that are to have the guard: all that are not promoted, apart from those that were never
+// taken over because they are not what the source has.
 func (l *loop) guarded() (topics []string) {
-	if !l.guardWanted() || l.guard.err != nil || !l.guard.probed {
+	if !l.guardUsable() {
 		return nil
 	}
 	for _, t := range l.deps.View.Topics(l.name) {
-		if !t.DestinationID.IsZero() && !(t.Wish == mirror.Stopped && (t.Promoted || l.finishable(t))) {
+		foreign := t.Finding.Message != "" && t.Finding.Kind == mirror.Diverged
+		if !t.DestinationID.IsZero() && !promoted(t) && !foreign {
 			topics = append(topics, t.Name)
 		}
 	}
 	return topics
 }
 
+func (l *loop) guardUsable() bool { return l.guardWanted() && l.guard.probed && l.guard.err == nil }
+
 // guardFirst guards the topics that were just created or taken over before their records let the data path begin
 // (protocol R20).
 func (l *loop) guardFirst(ctx context.Context, plans []topicPlan, d destinationSeen) error {
-	if !l.guardWanted() || l.guard.err != nil || !l.guard.probed || d.aclsErr != nil {
+	if !l.guardUsable() {
 		return nil
+	}
+	if d.aclsErr != nil {
+		return d.aclsErr
 	}
 	topics := l.guarded()
 	fresh := false

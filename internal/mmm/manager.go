@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"mirrord/internal/mirror"
 )
 
 // Manager runs the refresh of every mirror whose shard this instance owns.
@@ -130,9 +128,4 @@ func (m *Manager) SourceUp(mirrorName string) (up bool, reason string) {
 		return false, "this instance does not refresh the mirror"
 	}
 	return s.SourceUp, s.SourceError
-}
-
-func (m *Manager) definition(mirrorName string) (def mirror.Definition, ok bool) {
-	record, ok := m.deps.View.Mirror(mirrorName)
-	return record.Definition, ok
 }

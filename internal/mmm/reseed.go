@@ -275,8 +275,7 @@ func (s *reseed) exportPartition(ctx context.Context, t statestore.Topic, partit
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // once it is renamed there is none of this name
-	defer f.Close()
+	defer func() { _, _ = f.Close(), os.Remove(f.Name()) }() // of a finished export neither is left to do
 	w := bufio.NewWriter(f)
 	n, err := s.m.deps.Tail(ctx, s.mirror.Name, t, partition, w)
 	if err == nil {

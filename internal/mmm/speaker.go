@@ -34,7 +34,7 @@ func (s *speaker) say(ctx context.Context, level slog.Level, subject, event, mes
 		return
 	}
 	s.last[subject] = said{message: message, at: s.now()}
-	s.log.Log(ctx, level, event, args...)
+	s.log.Log(ctx, level, event, args...) //nolint:sloglint // the callers' events are literals
 }
 
 // over notes that nothing is the matter with a subject any more.

@@ -54,11 +54,10 @@ func (l *loop) aclInput(m statestore.Mirror) aclInput {
 	}
 	in := aclInput{mirrorName: l.name, rules: rules, records: l.deps.View.ACLs(l.name), frozen: map[string]bool{}, idle: true}
 	for _, t := range l.deps.View.Topics(l.name) {
-		promoted := t.Wish == mirror.Stopped && t.Promoted
-		if !promoted {
+		if !promoted(t) {
 			in.active = append(in.active, t.Name)
 		}
-		if promoted || t.Wish == mirror.Paused {
+		if promoted(t) || t.Wish == mirror.Paused {
 			in.frozen[t.Name] = true
 		}
 		in.idle = in.idle && t.Wish != mirror.Mirroring

@@ -255,8 +255,9 @@ func compared(p statestore.PartitionState) bool {
 		return false
 	case mirror.Failed:
 		return p.Kind != mirror.Diverged && p.Previous != mirror.LogTruncation
+	default:
+		return true
 	}
-	return true
 }
 
 // discovered makes the record of a topic that patterns select. If the destination has no such topic, its creation
