@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"fmt"
 	"time"
 
 	"mirrord/internal/kafka"
@@ -124,6 +125,27 @@ func (pool *Pool) event(p *part, name, format string, args ...any) {
 		return
 	}
 	e := mirror.Event{At: time.Now(), Mirror: p.key.Mirror, Topic: p.topic, Partition: p.key.Index, Name: name,
-		From: mirror.NotRecorded, To: mirror.NotRecorded, Message: sprintf(format, args...)}
+		From: mirror.NotRecorded, To: mirror.NotRecorded, Message: fmt.Sprintf(format, args...)}
 	pool.later(func() { pool.deps.Event(e) })
+}
+
+// readAnswer says what a broker's word about a batch means.
+func readAnswer(r kafka.ProduceResult) answer {
+	a := answer{base: r.BaseOffset, appendTime: r.LogAppendTime, err: r.Err}
+	switch {
+	case r.Err == nil:
+	case kafka.TooLarge(r.Err):
+		a.verdict = tooLarge
+	case kafka.Corrupt(r.Err):
+		a.verdict = damaged
+	case kafka.OutOfOrderSequence(r.Err), kafka.DuplicateSequence(r.Err), kafka.InvalidProducerEpoch(r.Err), kafka.UnknownTopic(r.Err):
+		a.verdict = refused
+	case kafka.AfterAppendDoubt(r.Err):
+		a.verdict = ambiguous
+	case kafka.Classify(r.Err) == mirror.Refused:
+		a.verdict = hopeless
+	default:
+		a.verdict = refused
+	}
+	return a
 }

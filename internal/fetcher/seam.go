@@ -1,0 +1,53 @@
+package fetcher
+
+import (
+	"context"
+	"time"
+
+	"mirrord/internal/mirror"
+)
+
+// compare lets those partitions go on whose logs agree.
+func (l *looking) compare(ctx context.Context, parts []*part) {
+	if len(parts) == 0 {
+		return
+	}
+	targets := make([]mirror.Target, len(parts))
+	for i, p := range parts {
+		p.mu.Lock()
+		targets[i] = p.target
+		p.mu.Unlock()
+	}
+	results := l.pool.deps.Tail(ctx, l.source, l.pool.deps.Destination, targets)
+	now := time.Now()
+	for i, p := range parts {
+		p.mu.Lock()
+		if l.turns[p] == p.turn {
+			p.look.under = false
+		}
+		switch err := results[i].Err; {
+		case l.turns[p] != p.turn || p.pipe.phase != probing:
+		case err == nil:
+			p.goOn(now, l.at[p])
+		case mirror.KindOf(err).Retryable():
+			p.lookAgain(now, err)
+		default:
+			p.fail(l.disagreement(p, err))
+		}
+		p.mu.Unlock()
+	}
+}
+
+// disagreement says what it means that the logs differ; p.mu is held.
+func (l *looking) disagreement(p *part, err error) error {
+	at := l.at[p]
+	kind := mirror.KindOf(err)
+	if p.look.cause.source && p.look.cause.err != nil {
+		return mirror.Errorf(kind, "%w: %w", p.look.cause.err, err)
+	}
+	if !p.look.entry && at.LogEnd > p.pipe.sent {
+		return mirror.Errorf(mirror.IdentityBroken, "the destination's log ends at offset %d, expected %d: somebody else has written into the destination topic: %w",
+			at.LogEnd, p.pipe.sent, err)
+	}
+	return mirror.Errorf(kind, "the destination's log ends at offset %d: %w", at.LogEnd, err)
+}
