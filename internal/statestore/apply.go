@@ -29,6 +29,7 @@ func (v *View) apply(shard int32, records []*kgo.Record, next int64) {
 		}
 		if err != nil {
 			s.bad, s.next = &BadRecord{r.Offset, err}, r.Offset
+			v.version++
 			v.signal()
 			return
 		}
@@ -46,6 +47,7 @@ func (v *View) stop(shard int32, bad BadRecord) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.shards[shard].bad = &bad
+	v.version++
 	v.signal()
 }
 
@@ -64,6 +66,11 @@ func (v *View) put(shard int32, key string, r Record) {
 		delete(entries, key)
 	} else {
 		entries[key] = r
+	}
+	switch of.(type) {
+	case ShardReport, SourceEpochs, GroupStatus, OwnedACL, TopicSettings:
+	default:
+		v.version++
 	}
 	if home := of.Shard(int32(len(v.shards))); home != shard {
 		if !v.has(home) || v.shards[home].entries[key] != nil {
@@ -178,6 +185,7 @@ func (v *View) applyCommands(partition int32, records []*kgo.Record) {
 			continue
 		}
 		v.commands[partition] = append(v.commands[partition], SubmittedCommand{cmd, partition, r.Offset})
+		v.version++
 		v.signal()
 	}
 }
@@ -202,6 +210,7 @@ func (v *View) markLoaded(shard int32) {
 		return
 	}
 	s.loaded = true
+	v.version++
 	if !s.judged {
 		s.judged, s.empty = true, s.applied == 0 && s.bad == nil
 	}
@@ -223,6 +232,7 @@ func (v *View) begin(id mirror.TopicID, shards int32) (replaced bool) {
 			s.next, s.applied, s.loaded, s.bad, s.badTold = 0, 0, false, nil, false
 		}
 	}
+	v.version++
 	v.signal()
 	return replaced
 }

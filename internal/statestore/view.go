@@ -16,6 +16,7 @@ type View struct {
 	changed chan struct{} // closed and replaced at each change
 	topicID mirror.TopicID
 	unknown int64 // records skipped
+	version int64 // see Version
 	told    int64 // of them, already told
 
 	shards     []*shardView
@@ -79,6 +80,14 @@ func (v *View) Changed() <-chan struct{} {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.changed
+}
+
+// Version rises with each change that matters to what is wished, decided or allowed. What only tells how things are
+// going (positions, source epochs, groups, ACLs, settings of topics) does not count.
+func (v *View) Version() int64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.version
 }
 
 // Shards is the number of partitions of the state topic; 0: not known yet.
