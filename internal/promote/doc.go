@@ -8,6 +8,8 @@
 // The coordinator calls it, by functions wired in package daemon. It starts no goroutine.
 //
 // Always true: every call can be cut off anywhere and repeated. A leader epoch is then raised once more than needed; a
-// transaction is looked at before a marker is written; a replica that was added for a moment is recognised by its place and
-// taken away again.
+// transaction is looked at before a marker is written; a replica that was being added for a moment is recognised by its
+// place and taken away again. What a process that dies within these few milliseconds can leave behind is harmless, and not
+// told from an operator's doing: a replica more, if the cluster completes the addition before anybody looks, or another
+// order of replicas where all brokers host the partition.
 package promote
