@@ -91,7 +91,7 @@ func (d *Daemon) wire() parts {
 		Lag:        e.lag,
 		Reseed:     manager.Reseed,
 		Define:     define,
-		LeaseLost:  d.destination.Reset,
+		LeaseLost:  func() { d.destination.Reset(); pool.Reset() },
 		Event:      d.events.Add,
 		Log:        d.component("coordinator"),
 		Registerer: registerer,
