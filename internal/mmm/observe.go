@@ -88,7 +88,11 @@ func (o observer) topics(ctx context.Context, src *kafka.Cluster, m statestore.M
 	}
 	slices.Sort(ask)
 	ask = slices.Compact(ask)
-	if patterns || len(ask) > few || len(ask) == 0 {
+	if len(ask) == 0 {
+		id, err := within(ctx, o.timeout, src.ID)
+		return catalog{}, id, err
+	}
+	if patterns || len(ask) > few {
 		ask = nil
 	}
 	meta, err := within(ctx, o.timeout, func(ctx context.Context) (kafka.Metadata, error) { return src.Metadata(ctx, ask...) })

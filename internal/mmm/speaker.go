@@ -12,7 +12,6 @@ const quiet = time.Minute
 // speaker writes a log line once per change of message instead of once per cycle. It belongs to one goroutine.
 type speaker struct {
 	log  *slog.Logger
-	now  func() time.Time
 	last map[string]said
 }
 
@@ -23,17 +22,17 @@ type said struct {
 }
 
 func newSpeaker(log *slog.Logger) *speaker {
-	return &speaker{log: log, now: time.Now, last: map[string]said{}}
+	return &speaker{log: log, last: map[string]said{}}
 }
 
 // say logs what is the matter with a subject, unless the same was the last thing said about it.
 func (s *speaker) say(ctx context.Context, level slog.Level, subject, event, message string, args ...any) {
 	before, known := s.last[subject]
 	same := known && before.message == message
-	if same && (!before.over || s.now().Sub(before.at) < quiet) {
+	if same && (!before.over || time.Since(before.at) < quiet) {
 		return
 	}
-	s.last[subject] = said{message: message, at: s.now()}
+	s.last[subject] = said{message: message, at: time.Now()}
 	s.log.Log(ctx, level, event, args...) //nolint:sloglint // the callers' events are literals
 }
 
