@@ -201,8 +201,11 @@ func (r *runner) isDeclared(mirrorName string) bool {
 	return false
 }
 
-// sweepPause is the shortest pause between looks for records that are of no use any more.
-const sweepPause = 5 * time.Second
+// Pauses between looks for records that are of no use any more: as a rule, and after topics came or went.
+const (
+	sweepTime  = time.Hour
+	sweepPause = 5 * time.Second
+)
 
 // outcomeAge is how long outcomes are kept: longer than the commands they answer.
 const outcomeAge = 8 * 24 * time.Hour
@@ -210,10 +213,10 @@ const outcomeAge = 8 * 24 * time.Hour
 // sweep removes what is of no use any more, once an hour and after topics came or went: outcomes that nobody can ask for,
 // and records of partitions that do not exist.
 func (r *runner) sweep(s *shard, now time.Time) (records []statestore.Record) {
-	if now.Before(s.sweep) && (s.swept == r.index.version || now.Before(s.sweep.Add(sweepPause-time.Hour))) {
+	if now.Before(s.sweep) && (s.swept == r.index.version || now.Before(s.sweep.Add(sweepPause-sweepTime))) {
 		return nil
 	}
-	s.sweep, s.swept = now.Add(time.Hour), r.index.version
+	s.sweep, s.swept = now.Add(sweepTime), r.index.version
 	for _, rec := range r.view.Records(s.index) {
 		if o, ok := rec.(statestore.CommandOutcome); ok && now.Sub(time.UnixMilli(o.AtMillis)) > outcomeAge {
 			records = append(records, statestore.Tombstone{Of: o})

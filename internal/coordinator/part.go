@@ -2,7 +2,9 @@ package coordinator
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"mirrord/internal/mirror"
@@ -85,6 +87,7 @@ func (r *runner) collect(s *shard) {
 		}
 	}
 	s.parts = parts
+	s.order = slices.SortedFunc(maps.Keys(parts), comparePartitions)
 }
 
 // enter begins a state epoch.

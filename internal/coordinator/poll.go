@@ -19,10 +19,11 @@ const (
 	reportRows = 8000
 )
 
-// poll asks the data path about its partitions: which have drained, which make progress again, where they are.
-func (r *runner) poll(now time.Time) {
+// poll asks the data path about its partitions: which have drained, which make progress again, where they are. It reports
+// whether there is news.
+func (r *runner) poll(now time.Time) (news bool) {
 	if len(r.shards) == 0 || now.Sub(r.polled) < r.pollPause() {
-		return
+		return false
 	}
 	r.polled = now
 	positions := r.deps.DataPath.Positions()
@@ -31,16 +32,21 @@ func (r *runner) poll(now time.Time) {
 		r.reports[p.Partition] = p
 	}
 	for _, s := range r.shards {
+		news = news || s.phase == releasing
 		for _, t := range s.parts {
 			r.observe(t, now)
+			news = news || t.event.what != nothing
 		}
 	}
-	if now.Sub(r.reported) >= pollIdle {
-		r.reported = now
-		for _, s := range r.shards {
-			r.report(s, now)
-		}
+	if now.Sub(r.reported) < pollIdle {
+		return news
 	}
+	r.reported = now
+	for _, s := range r.shards {
+		r.report(s, now)
+		news = news || s.rowsDirty || len(s.epochs) > 0
+	}
+	return news
 }
 
 // pollPause is the shortest pause that any partition needs.
@@ -114,7 +120,7 @@ func (r *runner) report(s *shard, now time.Time) {
 	}
 	var rows []statestore.ReportedPosition
 	s.epochs = s.epochs[:0]
-	for p := range s.parts {
+	for _, p := range s.order {
 		at, ok := r.reports[p]
 		if !ok {
 			continue
@@ -128,7 +134,6 @@ func (r *runner) report(s *shard, now time.Time) {
 			s.epochs = append(s.epochs, statestore.SourceEpochs{Partition: p, Epochs: epochs})
 		}
 	}
-	slices.SortFunc(rows, func(a, b statestore.ReportedPosition) int { return comparePartitions(a.Partition, b.Partition) })
 	rows = rows[:min(len(rows), reportRows)]
 	if !slices.Equal(rows, s.rows) {
 		s.rows, s.rowsDirty = rows, true

@@ -36,6 +36,8 @@ type runner struct {
 
 	claimedNow, releasedNow []int32         // in this pass, for the log
 	viewed                  <-chan struct{} // closed when the view has changed since it was indexed
+	version                 int64           // of the view, as indexed
+	dueAt                   time.Time       // when the partitions are to be looked at though nothing happens
 	polled                  time.Time       // when positions were last asked for
 	reported                time.Time
 	bound                   bool  // the destination was seen to belong to this group
@@ -52,8 +54,10 @@ func newRunner(c *Coordinator) *runner {
 const (
 	// minPause keeps changes that come in a row in one pass.
 	minPause = 5 * time.Millisecond
+	// idlePause is the longest time without a look at everything.
+	idlePause = 10 * time.Second
 	// maxShare bounds the loop's share of a core: after a pass it rests for so many times its length.
-	maxShare = 4
+	maxShare = 1
 )
 
 // run drives until the context ends, and then gives everything up in order.
@@ -97,13 +101,17 @@ func (r *runner) rest(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// pass looks at everything once and starts whatever is to be done. It never waits.
+// pass looks at everything once and starts whatever is to be done. It never waits. Where nothing has happened and nothing
+// is due, the partitions are not looked at: thousands that are level cost nothing.
 func (r *runner) pass(now time.Time) {
-	r.box.drain()
-	r.look()
-	r.watchLease()
-	r.takeUp(now)
-	r.poll(now)
+	stirred := r.box.drain()
+	stirred = r.look() || stirred
+	stirred = r.watchLease() || stirred
+	stirred = r.takeUp(now) || stirred
+	stirred = r.poll(now) || stirred
+	if !stirred && now.Before(r.dueAt) {
+		return
+	}
 	r.drainsNow = false
 	for _, s := range r.shards {
 		r.advance(s, now)
@@ -112,15 +120,17 @@ func (r *runner) pass(now time.Time) {
 	r.reconcile()
 	r.publish()
 	r.logShards()
+	r.dueAt = r.nextDue(now)
 }
 
-// look brings the index up to date with the view.
-func (r *runner) look() {
-	changed := r.view.Changed()
-	if changed == r.viewed {
-		return
+// look brings the index up to date with the view, and reports whether it had to.
+func (r *runner) look() bool {
+	r.viewed = r.view.Changed() // first: what changes from here on wakes the loop again
+	version := r.view.Version()
+	if version == r.version {
+		return false
 	}
-	r.viewed = changed
+	r.version = version
 	before := sortedKeys(r.index.mirrors)
 	r.index.update(r.view)
 	if !slices.Equal(before, sortedKeys(r.index.mirrors)) {
@@ -131,13 +141,15 @@ func (r *runner) look() {
 	for _, s := range r.shards {
 		r.enroll(s)
 	}
+	return true
 }
 
 // watchLease drops everything at once when the lease is over, and picks it up again when it is confirmed before the group
 // took the shards away.
-func (r *runner) watchLease() {
+func (r *runner) watchLease() (changed bool) {
 	leased := r.lease.check() == nil
-	if r.leased.Swap(leased) && !leased {
+	was := r.leased.Swap(leased)
+	if was && !leased {
 		r.log.Warn("lease lost, stopped all work", mirror.KeyGroup, r.deps.Config.GroupID)
 		for _, s := range r.shards {
 			r.drop(s)
@@ -145,22 +157,37 @@ func (r *runner) watchLease() {
 		r.reconcile()
 		r.deps.LeaseLost()
 	}
+	return was != leased
 }
 
 // untilNext is how long nothing is due. Draining partitions are looked at often: failover waits for them.
 func (r *runner) untilNext(now time.Time) time.Duration {
-	next := now.Add(pollIdle)
-	if r.drainsNow {
-		next = now.Add(lagPause / 2)
-	}
-	for _, s := range r.shards {
-		next = earliest(next, s.due(now))
-	}
+	next := r.dueAt
 	if len(r.shards) > 0 {
 		next = earliest(next, r.polled.Add(r.pollPause()))
 		next = earliest(next, now.Add(r.lease.left()))
 	}
 	return max(0, next.Sub(now))
+}
+
+// nextDue is when the partitions have to be looked at though nothing happens.
+func (r *runner) nextDue(now time.Time) time.Time {
+	next := now.Add(idlePause)
+	if r.drainsNow {
+		next = now.Add(lagPause / 2)
+	}
+	for _, s := range r.shards {
+		next = earliest(next, s.due(now))
+		if s.phase == driving && s.swept != r.index.version {
+			next = earliest(next, s.sweep.Add(sweepPause-sweepTime))
+		}
+	}
+	for n, at := range r.notBefore {
+		if r.assigned[n] {
+			next = earliest(next, at)
+		}
+	}
+	return next
 }
 
 func earliest(a, b time.Time) time.Time {

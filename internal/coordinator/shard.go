@@ -129,7 +129,10 @@ func (f facts) effect() effect {
 // left to the retry schedule, or it would spin.
 func (f facts) wished() mirror.State {
 	s, wish := f.state.State, f.topic.Wish
-	if s != mirror.Failed {
+	switch {
+	case s == mirror.Stopped && wish == mirror.Paused: // started again and paused before it had begun
+		return mirror.LogTruncation
+	case s != mirror.Failed:
 		return mirror.Plan(s, wish)
 	}
 	switch previous := f.state.Previous; {

@@ -32,7 +32,8 @@ type shard struct {
 	// of its lives.
 	quiet    time.Time
 	parts    map[mirror.Partition]*part
-	enrolled int // version of the index that parts are from
+	order    []mirror.Partition // of parts, sorted
+	enrolled int                // version of the index that parts are from
 
 	busy   bool      // an append is under way
 	fails  int       // appends that failed in a row
@@ -94,15 +95,18 @@ func (c *Coordinator) confirmed() {
 }
 
 // takeUp begins with shards that are assigned and not in hand.
-func (r *runner) takeUp(now time.Time) {
+func (r *runner) takeUp(now time.Time) (began bool) {
 	if !r.leased.Load() || r.ending {
-		return
+		return false
 	}
 	for n := range r.assigned {
 		if r.shards[n] == nil && !now.Before(r.notBefore[n]) {
+			delete(r.notBefore, n)
 			r.load(n)
+			began = true
 		}
 	}
+	return began
 }
 
 // load reads a shard to the end that it has now, after the assignment (protocol R15), and then claims it.
