@@ -27,6 +27,7 @@ type Daemon struct {
 	dir  string
 	http string
 	cli  string // destination address for commands, direct
+	env  []string
 	p    *process
 }
 
@@ -37,6 +38,10 @@ type Settings struct {
 	Group, Mirror       string
 	Topics              []string
 	Extra, MirrorExtra  []string
+	Retry               string   // YAML below retry; empty: quick retries without end of patience
+	Security            string   // YAML below destination.security; empty: none
+	SourceSecurity      string   // YAML below the mirror's source.security; empty: none
+	Env                 []string // of the process
 }
 
 // built builds mirrord once; a path in MIRRORD_BINARY is used instead.
@@ -59,7 +64,7 @@ func NewDaemon(t testing.TB, s Settings) *Daemon {
 	must(t, os.WriteFile(filepath.Join(d.dir, "token"), []byte(Token+"\n"), 0o600))
 	d.Write(s)
 	t.Cleanup(func() {
-		d.Kill()
+		d.end()
 		if t.Failed() {
 			t.Logf("mirrord's log\n%s", tail(filepath.Join(d.dir, "log"), 6000))
 		}
@@ -71,14 +76,17 @@ func NewDaemon(t testing.TB, s Settings) *Daemon {
 func (d *Daemon) Write(s Settings) {
 	d.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "destination: {bootstrap_servers: %s}\n", list(strings.Split(s.Destination, ",")))
+	d.env = s.Env
+	fmt.Fprintf(&b, "destination: {bootstrap_servers: %s, security: {%s}}\n", list(strings.Split(s.Destination, ",")), s.Security)
 	fmt.Fprintf(&b, "group_id: %s\nhttp: {listen: %q, token_file: %q}\ndata_dir: %q\n", cmpOr(s.Group, "mirrord"), d.http, filepath.Join(d.dir, "token"), d.dir)
-	b.WriteString("state_topic: {num_partitions: 5, replication_factor: 1}\nmetadata_refresh_interval: 1s\ngroup_sync_interval: 1s\nretry: {max_backoff: 2s}\n")
+	b.WriteString("state_topic: {num_partitions: 5, replication_factor: 1}\nmetadata_refresh_interval: 1s\ngroup_sync_interval: 1s\n")
+	fmt.Fprintf(&b, "retry: {%s}\n", cmpOr(s.Retry, "max_backoff: 2s"))
 	for _, line := range s.Extra {
 		b.WriteString(line + "\n")
 	}
 	if s.Mirror != "" {
-		fmt.Fprintf(&b, "mirrors:\n  - name: %s\n    source: {bootstrap_servers: %s}\n    topics_include: %s\n", s.Mirror, list(strings.Split(s.Source, ",")), list(s.Topics))
+		fmt.Fprintf(&b, "mirrors:\n  - name: %s\n    source: {bootstrap_servers: %s, security: {%s}}\n    topics_include: %s\n",
+			s.Mirror, list(strings.Split(s.Source, ",")), s.SourceSecurity, list(s.Topics))
 		for _, line := range s.MirrorExtra {
 			b.WriteString("    " + line + "\n")
 		}
@@ -100,7 +108,7 @@ func (d *Daemon) Launch() {
 	bin, err := built()
 	must(d.t, err)
 	cmd := exec.Command(bin, "run", "--config", d.ConfigFile())
-	cmd.Dir = d.dir
+	cmd.Dir, cmd.Env = d.dir, append(os.Environ(), d.env...)
 	d.p, err = startProcess(cmd, filepath.Join(d.dir, "log"))
 	must(d.t, err)
 }
@@ -122,6 +130,17 @@ func (d *Daemon) Kill() {
 	if d.p != nil {
 		d.p.kill()
 	}
+}
+
+// end ends the process however it can be ended. In order is quicker for the next test: the group then has no member left.
+func (d *Daemon) end() {
+	if d.p == nil {
+		return
+	}
+	d.Thaw()
+	d.p.signal(syscall.SIGTERM)
+	d.p.wait(8 * time.Second)
+	d.p.kill()
 }
 
 // Stop ends the process in order and demands exit code 0 within 10 s.

@@ -129,7 +129,7 @@ func properties(n *Node, voters string, nodes int, extra map[string]string) stri
 		"transaction.state.log.replication.factor": copies, "transaction.state.log.min.isr": "1",
 		"share.coordinator.state.topic.replication.factor": copies, "share.coordinator.state.topic.min.isr": "1",
 		"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4", "share.coordinator.state.topic.num.partitions": "4",
-		"group.initial.rebalance.delay.ms": "0", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000",
+		"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "1000",
 		"log.segment.delete.delay.ms": "1000", "log.cleaner.backoff.ms": "500", "log.cleaner.dedupe.buffer.size": "33554432",
 		"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000",
 	}

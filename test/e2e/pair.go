@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Pair is a source and a destination.
@@ -75,6 +76,7 @@ func (c *Cluster) Reset(t testing.TB) {
 	groups, err := c.adm.ListGroups(ctx)
 	must(t, err)
 	if names := groups.Groups(); len(names) > 0 {
+		c.evict(t, names)
 		Eventually(t, 15*time.Second, func() error {
 			gone, err := c.adm.DeleteGroups(ctx, names...)
 			if err != nil || gone.Error() == nil || strings.Contains(gone.Error().Error(), "GROUP_ID_NOT_FOUND") {
@@ -95,6 +97,27 @@ func (c *Cluster) Reset(t testing.TB) {
 		}
 		return nil
 	})
+}
+
+// evict takes the members out of classic groups, whose sessions would last longer than the test's processes.
+func (c *Cluster) evict(t testing.TB, groups []string) {
+	t.Helper()
+	described, err := c.adm.DescribeGroups(context.Background(), groups...)
+	if err != nil {
+		return // deleting the groups waits for the sessions then
+	}
+	for _, g := range described {
+		req := kmsg.NewPtrLeaveGroupRequest()
+		req.Group = g.Group
+		for _, m := range g.Members {
+			member := kmsg.NewLeaveGroupRequestMember()
+			member.MemberID, member.InstanceID = m.MemberID, m.InstanceID
+			req.Members = append(req.Members, member)
+		}
+		if len(req.Members) > 0 {
+			_, _ = req.RequestWith(context.Background(), c.cl)
+		}
+	}
 }
 
 // Mirror are the settings of a daemon that mirrors topics from S to D.
