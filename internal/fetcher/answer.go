@@ -28,6 +28,7 @@ func (pool *Pool) answered(p *part, a answer, now time.Time) {
 		p.lookNow(now)
 	case failed:
 		p.reportFailure()
+	case nothing:
 	}
 	p.rest(now)
 	s := p.offer()
@@ -61,6 +62,7 @@ func (p *part) note(w *write, a answer) {
 		}
 	case damaged:
 		p.damaged(w.from, a.err)
+	case stored, refused, hopeless:
 	}
 	if !p.ownKnown && (a.verdict == stored || kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
 		p.blind = min(p.blind+1, lastEpoch)
@@ -124,8 +126,10 @@ func (pool *Pool) event(p *part, name, format string, args ...any) {
 	if pool.deps.Event == nil {
 		return
 	}
-	e := mirror.Event{At: time.Now(), Mirror: p.key.Mirror, Topic: p.topic, Partition: p.key.Index, Name: name,
-		From: mirror.NotRecorded, To: mirror.NotRecorded, Message: fmt.Sprintf(format, args...)}
+	e := mirror.Event{
+		At: time.Now(), Mirror: p.key.Mirror, Topic: p.topic, Partition: p.key.Index, Name: name,
+		From: mirror.NotRecorded, To: mirror.NotRecorded, Message: fmt.Sprintf(format, args...),
+	}
 	pool.later(func() { pool.deps.Event(e) })
 }
 

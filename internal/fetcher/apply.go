@@ -151,8 +151,10 @@ func (pool *Pool) Positions() []mirror.PositionReport {
 
 func (p *part) report(now time.Time) mirror.PositionReport {
 	n := &p.numbers
-	r := mirror.PositionReport{Partition: p.key, Topic: p.topic, SourceOffset: n.sourceEnd.Load(), DestinationOffset: n.destEnd.Load(),
-		SourceEpoch: mirror.Position{LeaderEpoch: int32(n.epoch.Load()), Offset: n.epochStart.Load()}}
+	r := mirror.PositionReport{
+		Partition: p.key, Topic: p.topic, SourceOffset: n.sourceEnd.Load(), DestinationOffset: n.destEnd.Load(),
+		SourceEpoch: mirror.Position{LeaderEpoch: int32(n.epoch.Load()), Offset: n.epochStart.Load()},
+	}
 	if r.DestinationOffset >= 0 && r.SourceOffset > r.DestinationOffset {
 		r.OldestUnmirrored = n.lag.oldest(r.DestinationOffset, now)
 	}

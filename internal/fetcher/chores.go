@@ -41,13 +41,13 @@ func (c *chores) start(now time.Time) {
 		pool.forgetGone()
 	}
 	c.trim.run(pool, now, trimInterval, func(ctx context.Context) {
-		if due := pool.select_(func(p *part) bool { _, ok := p.trimDue(now); return ok }); len(due) > 0 {
+		if due := pool.partsThat(func(p *part) bool { _, ok := p.trimDue(now); return ok }); len(due) > 0 {
 			pool.trim(ctx, due)
 		}
 	})
 	c.watch.run(pool, now, watchInterval, pool.watchStill)
 	c.idle.run(pool, now, idleInterval, func(ctx context.Context) {
-		pool.checkAll(ctx, pool.select_(func(p *part) bool { return p.idleSince(now) }))
+		pool.checkAll(ctx, pool.partsThat(func(p *part) bool { return p.idleSince(now) }))
 	})
 }
 
@@ -65,7 +65,7 @@ func (pool *Pool) restart(now time.Time) {
 	}
 }
 
-func (pool *Pool) select_(ok func(*part) bool) (chosen []*part) {
+func (pool *Pool) partsThat(ok func(*part) bool) (chosen []*part) {
 	for _, p := range pool.allParts() {
 		if ok(p) {
 			chosen = append(chosen, p)

@@ -23,8 +23,10 @@ type Config struct {
 
 // DefaultConfig holds the defaults of SPEC §4.
 func DefaultConfig() Config {
-	return Config{Threads: 1, MaxWait: 500 * time.Millisecond, MinBytes: 1, MaxBytes: 50 << 20, PartitionMaxBytes: 8 << 20,
-		MemoryLimit: 512 << 20, RequestTimeout: 10 * time.Second, TakeoverWait: 20 * time.Second}
+	return Config{
+		Threads: 1, MaxWait: 500 * time.Millisecond, MinBytes: 1, MaxBytes: 50 << 20, PartitionMaxBytes: 8 << 20,
+		MemoryLimit: 512 << 20, RequestTimeout: 10 * time.Second, TakeoverWait: 20 * time.Second,
+	}
 }
 
 // Validate names each value that is out of range. key is the prefix of the names.

@@ -36,6 +36,7 @@ func (s *sink) build() (d draft, pause time.Duration) {
 			hold += wait
 		case takeLook:
 			looks = append(looks, p)
+		case taken:
 		}
 	}
 	s.pool.metrics.throttled.Add(int64(hold))

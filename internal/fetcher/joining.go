@@ -8,7 +8,6 @@ import (
 
 // joining makes one batch of small uncompressed neighbours (SPEC §8.7). One per sink.
 type joining struct {
-	joiner recordbatch.Joiner
 	budget *budget
 	pool   sync.Pool // of *recordbatch.Joiner
 }

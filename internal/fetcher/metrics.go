@@ -60,10 +60,14 @@ var (
 )
 
 func newMetrics(pool *Pool, r prometheus.Registerer) *metrics {
-	m := &metrics{pool: pool, registerer: r, topics: map[topicKey]*topicStats{},
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "mirrord_replication_latency_seconds",
+	m := &metrics{
+		pool: pool, registerer: r, topics: map[topicKey]*topicStats{},
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "mirrord_replication_latency_seconds",
 			Help:    "From the source's append to the destination's acknowledgement, per batch.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}}, []string{"mirror"})}
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"mirror"}),
+	}
 	if r != nil {
 		r.MustRegister(m, m.latency)
 	}
@@ -92,8 +96,10 @@ func (m *metrics) topic(mirror, topic string) *topicStats {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(c chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descLag, descLagSeconds, descOffset, descFetched, descProduced, descRecords, descFilled, descLost,
-		descForeign, descMemory, descThrottled} {
+	for _, d := range []*prometheus.Desc{
+		descLag, descLagSeconds, descOffset, descFetched, descProduced, descRecords, descFilled, descLost,
+		descForeign, descMemory, descThrottled,
+	} {
 		c <- d
 	}
 }

@@ -123,6 +123,7 @@ func (p *part) offer() *sink {
 		return s
 	case fillIn:
 		p.src.pool.fills.offer(p)
+	case wait:
 	}
 	return nil
 }

@@ -184,8 +184,10 @@ func (s *planning) recode(b recordbatch.Batch, owner producer) error {
 	}
 	for _, r := range runs {
 		s.fill(r.Base, compacted)
-		s.add(item{kind: data, to: r.NextOffset(), batch: r.Batch, hold: newHold(s.budget, int64(len(r.Batch)), nil),
-			maxTime: r.MaxTimestamp, epoch: b.LeaderEpoch(), owner: owner})
+		s.add(item{
+			kind: data, to: r.NextOffset(), batch: r.Batch, hold: newHold(s.budget, int64(len(r.Batch)), nil),
+			maxTime: r.MaxTimestamp, epoch: b.LeaderEpoch(), owner: owner,
+		})
 	}
 	s.fill(b.NextOffset(), compacted)
 	return nil

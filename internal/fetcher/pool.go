@@ -83,9 +83,11 @@ type sinkKey struct {
 
 // NewPool makes a pool; nothing happens before Run.
 func NewPool(cfg Config, deps Deps) *Pool {
-	pool := &Pool{cfg: cfg, deps: deps, log: deps.Log, budget: newBudget(cfg.MemoryLimit), began: time.Now(),
+	pool := &Pool{
+		cfg: cfg, deps: deps, log: deps.Log, budget: newBudget(cfg.MemoryLimit), began: time.Now(),
 		wake: make(chan struct{}, 1), sinks: map[sinkKey]*sink{}, checks: map[int32][]*part{}, parts: map[mirror.Partition]*part{}, sources: map[string]*source{},
-		policies: policies{before: map[string]string{}, using: map[string]map[int32]struct{}{}}}
+		policies: policies{before: map[string]string{}, using: map[string]map[int32]struct{}{}},
+	}
 	if pool.log == nil {
 		pool.log = slog.New(slog.DiscardHandler)
 	}

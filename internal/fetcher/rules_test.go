@@ -336,8 +336,10 @@ func TestPlan_AbortedDataBecomesHoles(t *testing.T) {
 	src.marker(5, 0, false)
 	src.transactional(5, 0, 1, false)
 	src.marker(6, 0, true)
-	items, err := testPlanner(false).plan(0, fetched{records: src.fetch(0, 10), bound: src.end(), hold: testHold(),
-		aborted: []kafka.AbortedTxn{{ProducerID: 5, FirstOffset: 0}}})
+	items, err := testPlanner(false).plan(0, fetched{
+		records: src.fetch(0, 10), bound: src.end(), hold: testHold(),
+		aborted: []kafka.AbortedTxn{{ProducerID: 5, FirstOffset: 0}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

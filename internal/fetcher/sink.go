@@ -35,8 +35,10 @@ type request struct {
 }
 
 func newSink(pool *Pool, broker int32, lane int) *sink {
-	return &sink{pool: pool, broker: broker, lane: lane, join: &joining{budget: pool.budget},
-		wake: make(chan struct{}, 1), sent: make(chan request, requestDepth-1)}
+	return &sink{
+		pool: pool, broker: broker, lane: lane, join: &joining{budget: pool.budget},
+		wake: make(chan struct{}, 1), sent: make(chan request, requestDepth-1),
+	}
 }
 
 // list takes a partition that has something to send; its lock is held.

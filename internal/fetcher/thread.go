@@ -43,8 +43,10 @@ type partKey struct {
 }
 
 func newThread(src *source, key threadKey) *thread {
-	return &thread{pool: src.pool, src: src, key: key, wake: make(chan struct{}, 1), clock: src.pool.began,
-		hungry: map[*part]int{}, parts: map[partKey]*part{}, changed: map[*part]struct{}{}}
+	return &thread{
+		pool: src.pool, src: src, key: key, wake: make(chan struct{}, 1), clock: src.pool.began,
+		hungry: map[*part]int{}, parts: map[partKey]*part{}, changed: map[*part]struct{}{},
+	}
 }
 
 // add gives the thread a partition; its lock is held. False: the thread has ended.
@@ -208,8 +210,10 @@ func (t *thread) refresh() {
 		p.mu.Lock()
 		mine, wanted := p.thread == t, p.wanted()
 		if mine && wanted {
-			t.session.Update(kafka.FetchPartition{Topic: p.topic, TopicID: p.fetchID(), Partition: p.key.Index, Offset: p.pipe.tail,
-				LeaderEpoch: p.sourceEpoch, LastFetchedEpoch: p.lastEpoch, MaxBytes: t.pool.partitionSize()})
+			t.session.Update(kafka.FetchPartition{
+				Topic: p.topic, TopicID: p.fetchID(), Partition: p.key.Index, Offset: p.pipe.tail,
+				LeaderEpoch: p.sourceEpoch, LastFetchedEpoch: p.lastEpoch, MaxBytes: t.pool.partitionSize(),
+			})
 			p.asked = p.pipe.tail
 		}
 		t.waiting = t.waiting || mine && !wanted

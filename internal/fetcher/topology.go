@@ -49,15 +49,3 @@ func (t *topology) find(topic string, index int32) (kafka.Topic, kafka.Partition
 	p, ok := tp.Partition(index)
 	return tp, p, ok && p.Leader >= 0
 }
-
-// forget drops topics that nobody mirrors any more.
-func (t *topology) forget(keep func(string) bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name := range t.topics {
-		if !keep(name) {
-			delete(t.topics, name)
-			delete(t.asked, name)
-		}
-	}
-}
