@@ -55,11 +55,12 @@ const (
 	idleLook      = 100 * time.Millisecond // after so long without an append the log end is read first (protocol R21)
 	quiesce       = 5 * time.Second        // of unchanged log end after a marker in doubt (protocol R11)
 	patience      = 30 * time.Second       // an outage is retried for so long before it is reported
-	expiry        = 24 * time.Hour         // producer.id.expiration.ms as shipped
-	expiryMargin  = 2 * time.Hour
+	expiryMargin  = 2 * time.Hour          // records that old go one at a time: the broker may forget the identity
 	lookBackoff   = 50 * time.Millisecond
 	maxBackoff    = 5 * time.Second
 	corruptTries  = 6
+	shortestPoll  = 20 * time.Millisecond  // of the source while a partition is left out for room
+	shortPoll     = 100 * time.Millisecond // while one is left out for a look at the destination
 	drainLimit    = 8 * time.Second
 	watchInterval = 3 * time.Second
 	idleInterval  = 10 * time.Second

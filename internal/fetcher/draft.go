@@ -112,7 +112,7 @@ func (s *sink) take(d *draft, p *part, now time.Time) (time.Duration, taking) {
 	}
 	p.numbers.lag.writing(head.from, head.maxTime)
 	d.owner = head.owner
-	p.pipe.aloneBelow = now.Add(expiryMargin - expiry).UnixMilli()
+	p.pipe.aloneBelow = now.Add(expiryMargin - s.pool.expiry(now)).UnixMilli()
 	w := p.pipe.take(s.join)
 	p.touched = now
 	d.parts, d.writes = append(d.parts, p), append(d.writes, w)

@@ -57,6 +57,7 @@ type part struct {
 	touched   time.Time
 	joinTo    int // bytes of a joined batch; halved when one was too large
 	destEpoch int32
+	fencedFor int32 // source leader epoch for which fencing was asked
 	destID    mirror.TopicID
 	seedTo    int64 // ≥ 0: fillers are written up to here, then trimmed
 	lostTo    int64 // losses below are counted already
@@ -93,7 +94,7 @@ func newPart(t mirror.Target, src *source, stats *topicStats) *part {
 		p.numbers.epochStart.Store(t.Source.Offset)
 	}
 	p.pipe.phase = closed
-	p.lastEpoch, p.sourceEpoch, p.destEpoch, p.seedTo, p.lostTo = -1, -1, -1, -1, -1
+	p.lastEpoch, p.sourceEpoch, p.destEpoch, p.seedTo, p.lostTo, p.fencedFor = -1, -1, -1, -1, -1, -1
 	return p
 }
 

@@ -51,6 +51,7 @@ type Pool struct {
 	threads  atomic.Int64
 	metrics  *metrics
 	policies policies
+	memory   memory
 
 	ctx     context.Context // of everything that Run starts; ends after the drain
 	stop    context.CancelFunc

@@ -175,6 +175,7 @@ func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	p.pipe.resume(pl)
 	p.pipe.joinTo = p.joinTo
 	p.destEpoch, p.destID = at.LeaderEpoch, p.target.DestinationID
+	p.sourceMoved(p.sourceEpoch)
 	p.lanes = p.src.pool.lanes(at.Broker)
 	p.touched = now
 	p.sawDest(at.LogStart, at.LogEnd)

@@ -161,8 +161,9 @@ func (t *thread) ended() bool {
 // sourceMoved: the source's leader epoch rose; p.mu is held. Continuous fencing keeps the destination's above it.
 func (p *part) sourceMoved(epoch int32) {
 	m := p.target.Mirror
-	if m.EpochFencing == mirror.Continuous && p.destEpoch >= 0 && epoch > p.destEpoch-3 && p.src.pool.deps.Fencing != nil {
+	if m.EpochFencing == mirror.Continuous && p.destEpoch >= 0 && epoch > max(p.destEpoch-3, p.fencedFor) && p.src.pool.deps.Fencing != nil {
 		t := p.target
+		p.fencedFor = epoch // asked once: it may be impossible
 		p.src.pool.later(func() { p.src.pool.deps.Fencing(t, epoch) })
 	}
 }

@@ -21,8 +21,8 @@ type thread struct {
 	// run's own
 	conn    *kafka.Conn
 	session *kafka.FetchSession
-	hungry  map[*part]int // the source has more than was fetched: polls in a row that brought nothing
-	waiting bool          // somebody is left out for room, or was just added: poll briefly
+	hungry  map[*part]int  // the source has more than was fetched: polls in a row that brought nothing
+	out     map[*part]bool // mine, but left out of the fetch; true: for room. Polls are short as long as there are any
 
 	renew atomic.Bool // the connection is out of date
 
@@ -45,7 +45,7 @@ type partKey struct {
 func newThread(src *source, key threadKey) *thread {
 	return &thread{
 		pool: src.pool, src: src, key: key, wake: make(chan struct{}, 1), clock: src.pool.began,
-		hungry: map[*part]int{}, parts: map[partKey]*part{}, changed: map[*part]struct{}{},
+		hungry: map[*part]int{}, out: map[*part]bool{}, parts: map[partKey]*part{}, changed: map[*part]struct{}{},
 	}
 }
 
@@ -156,6 +156,7 @@ func (t *thread) hangUp() {
 	}
 	t.conn, t.session = nil, nil
 	clear(t.hungry)
+	clear(t.out)
 }
 
 // connect makes a connection with a new session of all partitions, unless there is one.
@@ -190,8 +191,12 @@ func (t *thread) config() kafka.FetchConfig {
 	if !t.src.exact() {
 		c.Isolation = kafka.ReadCommitted
 	}
-	if t.waiting {
-		c.MaxWait = min(c.MaxWait, 20*time.Millisecond)
+	for _, full := range t.out {
+		c.MaxWait = min(c.MaxWait, shortPoll)
+		if full {
+			c.MaxWait = min(c.MaxWait, shortestPoll)
+			break
+		}
 	}
 	return c
 }
@@ -205,7 +210,6 @@ func (t *thread) refresh() {
 	changed := t.changed
 	t.changed = make(map[*part]struct{}, len(changed))
 	t.mu.Unlock()
-	t.waiting = false
 	for p := range changed {
 		p.mu.Lock()
 		mine, wanted := p.thread == t, p.wanted()
@@ -216,7 +220,11 @@ func (t *thread) refresh() {
 			})
 			p.asked = p.pipe.tail
 		}
-		t.waiting = t.waiting || mine && !wanted
+		if mine && !wanted {
+			t.out[p] = p.leftOut
+		} else {
+			delete(t.out, p)
+		}
 		p.mu.Unlock()
 		if !mine || !wanted {
 			t.forget(p, mine)
