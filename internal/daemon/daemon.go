@@ -105,29 +105,33 @@ func listen(ctx context.Context, cancel context.CancelFunc) (hangups, hurry chan
 }
 
 // New builds a daemon without touching the clusters. It binds the HTTP address, so that a wrong one is known at once.
-func New(cfg *config.Config, opts Options) (d *Daemon, err error) {
-	d = &Daemon{opts: opts, log: opts.Log, started: cfg, cfg: cfg, name: instanceName(cfg), notifier: newNotifier(opts.Log),
+func New(cfg *config.Config, opts Options) (*Daemon, error) {
+	d := &Daemon{opts: opts, log: opts.Log, started: cfg, cfg: cfg, name: instanceName(cfg), notifier: newNotifier(opts.Log),
 		gatherer: newGatherer(), events: new(control.Events), history: new(control.History)}
 	d.metrics = newMetrics(d.gatherer.main, opts.Version)
-	defer func() {
-		if err != nil {
-			d.undo.run(d.log, closeLimit)
-		}
-	}()
-	d.undo.push("memory limit", boundMemory(cfg.MemoryLimit))
-	if d.destination, err = d.openDestination(); err != nil {
+	if err := d.open(); err != nil {
+		d.undo.run(d.log, closeLimit)
 		return nil, err
+	}
+	d.parts.declare(cfg.Mirrors)
+	return d, nil
+}
+
+// open builds all that has to be closed again.
+func (d *Daemon) open() (err error) {
+	d.undo.push("memory limit", boundMemory(d.cfg.MemoryLimit))
+	if d.destination, err = d.openDestination(); err != nil {
+		return err
 	}
 	d.sources = &sources{open: d.openSource}
 	d.undo.push("sources", d.sources.closeAll)
 	d.parts = d.wire()
 	d.health = d.newHealth()
-	if d.server, err = control.OpenServer(serverConfig(cfg.HTTP), d.serverDeps()); err != nil {
-		return nil, err
+	if d.server, err = control.OpenServer(serverConfig(d.cfg.HTTP), d.serverDeps()); err != nil {
+		return err
 	}
 	d.undo.push("http", d.server.Close)
-	d.parts.declare(cfg.Mirrors)
-	return d, nil
+	return nil
 }
 
 // instanceName tells this process from all others, also from its own predecessor: it becomes part of a transactional id.

@@ -1,0 +1,174 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"mirrord/internal/config"
+	"mirrord/internal/coordinator"
+	"mirrord/internal/fetcher"
+	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
+	"mirrord/internal/mmm"
+	"mirrord/internal/statestore"
+)
+
+func TestDefaultsOfTheFileAreThoseOfThePackages(t *testing.T) {
+	d := config.Default()
+	for _, c := range []struct{ name, got, want any }{
+		{"fetcher", fetcherConfig(&d), fetcher.DefaultConfig()},
+		{"coordinator", coordinatorConfig(&d), coordinator.DefaultConfig()},
+		{"metadata", mmmConfig(&d), mmm.DefaultConfig()},
+		{"state store", statestore.Config{NumPartitions: d.StateTopic.NumPartitions, ReplicationFactor: d.StateTopic.ReplicationFactor, GroupID: d.GroupID}, statestore.DefaultConfig()},
+	} {
+		if !reflect.DeepEqual(c.got, c.want) {
+			t.Errorf("%s: file says %+v, package %+v", c.name, c.got, c.want)
+		}
+	}
+	if errs := fetcherConfig(&d).Validate(""); len(errs) > 0 {
+		t.Error(errs)
+	}
+	if err := errors.Join(coordinatorConfig(&d).Validate(), mmmConfig(&d).Validate()); err != nil {
+		t.Error(err)
+	}
+}
+
+// registry opens sources without a network and counts what is open.
+func registry(t *testing.T) (s *sources, open map[string]int) {
+	t.Helper()
+	open = map[string]int{}
+	s = &sources{open: func(name string, c mirror.Connection) (*kafka.Cluster, func(), error) {
+		cluster, err := kafka.Open(kafka.Config{Connection: c})
+		open[name]++
+		return cluster, func() { cluster.Close(); open[name]-- }, err
+	}}
+	t.Cleanup(func() { s.closeAll() })
+	return s, open
+}
+
+func definition(name, bootstrap string) mirror.Definition {
+	d := mirror.DefaultDefinition(name)
+	d.Source.BootstrapServers = []string{bootstrap}
+	return d
+}
+
+func mustGet(t *testing.T, s *sources, d mirror.Definition) *kafka.Cluster {
+	t.Helper()
+	c, err := s.get(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestASourceIsRebuiltOnlyWhenItsConnectionChanges(t *testing.T) {
+	s, open := registry(t)
+	d := definition("east", "a:1")
+	first := mustGet(t, s, d)
+	d.TopicsInclude, d.Throttle = []string{"x"}, 5
+	if mustGet(t, s, d) != first {
+		t.Error("another setting rebuilt the connection")
+	}
+	if mustGet(t, s, definition("west", "a:1")) == first {
+		t.Error("two mirrors share a connection")
+	}
+	d.Source.Security.Protocol = "SSL"
+	second := mustGet(t, s, d)
+	if second == first || open["east"] != 2 {
+		t.Errorf("a changed connection was not opened: %v", open)
+	}
+	if got := s.list(); len(got) != 2 || got[0].cluster != second {
+		t.Errorf("the list does not show the newest: %+v", got)
+	}
+}
+
+func TestUnusedSourcesAreClosed(t *testing.T) {
+	s, open := registry(t)
+	old, current := definition("east", "a:1"), definition("east", "b:1")
+	mustGet(t, s, old)
+	mustGet(t, s, current)
+	mustGet(t, s, definition("gone", "c:1"))
+	wanted := func(name string) (mirror.Connection, bool) { return current.Source, name == "east" }
+	s.prune(time.Now(), wanted)
+	if open["east"] != 2 || open["gone"] != 1 {
+		t.Errorf("closed at once, while others finish with it: %v", open)
+	}
+	s.prune(time.Now().Add(sourceGrace+time.Second), wanted)
+	if open["east"] != 1 || open["gone"] != 0 {
+		t.Errorf("after the grace: %v", open)
+	}
+	if mustGet(t, s, current) != s.list()[0].cluster {
+		t.Error("the current connection was closed")
+	}
+	if err := s.closeAll(); err != nil || open["east"] != 0 {
+		t.Errorf("%v %v", open, err)
+	}
+	if _, err := s.get(current); err == nil {
+		t.Error("a connection was opened after the end")
+	}
+}
+
+// answering is a cluster that answers or not.
+type answering struct{ err error }
+
+func (a *answering) ID(ctx context.Context) (string, error) { return "id", a.err }
+func (a *answering) Bootstrap() []string                    { return []string{"k:9092"} }
+
+func TestASourceThatComesBackIsTold(t *testing.T) {
+	src := &answering{err: errors.New("refused")}
+	var told []string
+	g := newGatherer()
+	h := &health{sources: func() map[string]asker { return map[string]asker{"east": src} }, sourceUp: func(name string) { told = append(told, name) },
+		metrics: newMetrics(g.main, ""), log: quiet}
+	h.lookAtSources(t.Context())
+	if got := h.sourcesSeen(); len(got) != 1 || got[0].Up || got[0].Error != "k:9092: refused" || got[0].Mirror != "east" {
+		t.Errorf("got %+v", got)
+	}
+	src.err = nil
+	h.lookAtSources(t.Context())
+	h.lookAtSources(t.Context())
+	if !reflect.DeepEqual(told, []string{"east"}) {
+		t.Errorf("told %v, want once", told)
+	}
+	h.sources = func() map[string]asker { return nil }
+	h.lookAtSources(t.Context())
+	families, err := g.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "mirrord_source_up" {
+			t.Error("the series of a mirror that is gone stays")
+		}
+	}
+}
+
+func TestALoopThroughTheSourceIsRefused(t *testing.T) {
+	id := mirror.TopicID{7}
+	view := func(wish mirror.State, promoted bool) *statestore.View {
+		return statestore.ViewOf(1,
+			statestore.Mirror{Definition: mirror.DefaultDefinition("back"), LearntClusterID: "us"},
+			statestore.Topic{Mirror: "back", Name: "orders", SourceID: id, Wish: wish, Promoted: promoted},
+			statestore.LastMirrorEpoch{Partition: mirror.Partition{Mirror: "back", TopicID: id, Index: 1}, Position: mirror.Position{LeaderEpoch: 3, Offset: 44}})
+	}
+	running := opposite{view(mirror.Mirroring, false), []string{"back"}}
+	if err := running.loop("orders"); mirror.KindOf(err) != mirror.Loop {
+		t.Errorf("running: %v", err)
+	}
+	if err := running.loop("other"); err != nil {
+		t.Errorf("another topic: %v", err)
+	}
+	stopped := opposite{view(mirror.Stopped, true), []string{"back"}}
+	if err := stopped.loop("orders"); err != nil {
+		t.Errorf("stopped: %v", err)
+	}
+	if got := stopped.lastMirrored("orders", 1); got != (mirror.Position{LeaderEpoch: 3, Offset: 44}) {
+		t.Errorf("last mirrored position: %+v", got)
+	}
+	if got := stopped.lastMirrored("orders", 0); got != mirror.NoPosition {
+		t.Errorf("of an unknown partition: %+v", got)
+	}
+}
