@@ -370,6 +370,18 @@ func TestReload(t *testing.T) {
 	}
 }
 
+func TestTheWatchdogIsFedByAWorkingInstance(t *testing.T) {
+	dst := startFake(t, "dst")
+	messages := fakeManager(t)
+	t.Setenv("WATCHDOG_USEC", "2000000")
+	t.Setenv("WATCHDOG_PID", fmt.Sprint(os.Getpid()))
+	in := launch(t, configFile(t, dst.addr(), ""))
+	eventually(t, "the instance is ready", func() bool { code, _ := in.get(t, "/readyz"); return code == 200 })
+	for range 3 {
+		expect(t, messages, "WATCHDOG=1")
+	}
+}
+
 func TestADestinationOfAnotherGroupIsRefused(t *testing.T) {
 	dst := startFake(t, "dst")
 	first := launch(t, configFile(t, dst.addr(), ""))

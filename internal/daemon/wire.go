@@ -105,6 +105,7 @@ func (d *Daemon) wire() parts {
 		},
 		read: c.ReadMirrorStates, write: c.WriteMirrorStates,
 		probes: []probe{
+			{"coordinator", c.Alive},
 			{"fetchers", func(context.Context) error { pool.Positions(); return nil }},
 			{"metadata", func(context.Context) error { manager.Statuses(); return nil }},
 		},
