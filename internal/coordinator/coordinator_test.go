@@ -16,9 +16,12 @@ func TestCommandsDriveATopicThroughItsLife(t *testing.T) {
 	i := b.start("one")
 	i.owns(20*time.Second, all)
 	i.mirrored("east", 3, "orders")
-	if n := i.path.running(); n != 3 {
-		t.Fatalf("%d partitions run, want 3", n)
-	}
+	b.eventually(5*time.Second, func() string {
+		if n := i.path.running(); n != 3 {
+			return fmt.Sprintf("%d partitions run, want 3", n)
+		}
+		return ""
+	})
 	do := func(verb mirror.Verb, topics ...string) mirror.Outcome {
 		t.Helper()
 		return i.command(mirror.Command{Verb: verb, Mirror: "east", Topics: topics})

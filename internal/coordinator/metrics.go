@@ -68,11 +68,15 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 	}
 }
 
-// publish shows others what this instance owns now.
+// publish shows others what this instance owns now, and sets how often the data path is to be looked at.
 func (r *runner) publish() {
 	var rows []stateRow
 	driven, allDriven := 0, len(r.shards) == len(r.assigned)
+	r.pace = pollIdle
 	for _, s := range r.shards {
+		if s.phase == releasing {
+			r.pace = pollDraining
+		}
 		if s.phase != driving {
 			allDriven = false
 			continue
@@ -83,6 +87,7 @@ func (r *runner) publish() {
 			if !ok {
 				state.State = mirror.Unknown
 			}
+			r.pace = min(r.pace, paceOf(state))
 			rows = append(rows, stateRow{p.Mirror, t.topic, p.Index, state.State})
 		}
 	}

@@ -22,7 +22,7 @@ const (
 // poll asks the data path about its partitions: which have drained, which make progress again, where they are. It reports
 // whether there is news.
 func (r *runner) poll(now time.Time) (news bool) {
-	if len(r.shards) == 0 || now.Sub(r.polled) < r.pollPause() {
+	if len(r.shards) == 0 || now.Sub(r.polled) < r.pace {
 		return false
 	}
 	r.polled = now
@@ -33,6 +33,9 @@ func (r *runner) poll(now time.Time) (news bool) {
 	}
 	for _, s := range r.shards {
 		news = news || s.phase == releasing
+		if r.pace == pollIdle {
+			continue // none of them waits for anything
+		}
 		for _, t := range s.parts {
 			r.observe(t, now)
 			news = news || t.event.what != nothing
@@ -49,23 +52,15 @@ func (r *runner) poll(now time.Time) (news bool) {
 	return news
 }
 
-// pollPause is the shortest pause that any partition needs.
-func (r *runner) pollPause() time.Duration {
-	pause := pollIdle
-	for _, s := range r.shards {
-		if s.phase == releasing {
-			return pollDraining
-		}
-		for p := range s.parts {
-			switch state, _ := r.view.Partition(p); {
-			case state.State == mirror.Pausing, state.State == mirror.Stopping:
-				return pollDraining
-			case settling(state):
-				pause = pollSettling
-			}
-		}
+// paceOf is how often a partition in a state needs a look at the data path.
+func paceOf(state statestore.PartitionState) time.Duration {
+	switch {
+	case state.State == mirror.Pausing, state.State == mirror.Stopping:
+		return pollDraining
+	case settling(state):
+		return pollSettling
 	}
-	return pause
+	return pollIdle
 }
 
 // settling reports whether a partition has yet to show that a failure is over.

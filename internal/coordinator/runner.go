@@ -38,6 +38,7 @@ type runner struct {
 	viewed                  <-chan struct{} // closed when the view has changed since it was indexed
 	version                 int64           // of the view, as indexed
 	dueAt                   time.Time       // when the partitions are to be looked at though nothing happens
+	pace                    time.Duration   // between looks at the data path
 	polled                  time.Time       // when positions were last asked for
 	reported                time.Time
 	bound                   bool  // the destination was seen to belong to this group
@@ -164,7 +165,7 @@ func (r *runner) watchLease() (changed bool) {
 func (r *runner) untilNext(now time.Time) time.Duration {
 	next := r.dueAt
 	if len(r.shards) > 0 {
-		next = earliest(next, r.polled.Add(r.pollPause()))
+		next = earliest(next, r.polled.Add(r.pace))
 		next = earliest(next, now.Add(r.lease.left()))
 	}
 	return max(0, next.Sub(now))
