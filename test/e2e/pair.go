@@ -23,12 +23,18 @@ var shared struct {
 // TestMain ends the clusters that tests share.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.pair != nil {
-		shared.pair.S.Close()
-		shared.pair.D.Close()
-		os.RemoveAll(shared.dir)
-	}
+	shared.pair.close(shared.dir)
+	guarded.pair.close(guarded.dir)
 	os.Exit(code)
+}
+
+// close ends both clusters of a pair that was used.
+func (p *Pair) close(dir string) {
+	if p != nil {
+		p.S.Close()
+		p.D.Close()
+		os.RemoveAll(dir)
+	}
 }
 
 // SharedPair gives two single-node clusters that tests use one after another; topics, groups and broker settings are
