@@ -46,6 +46,7 @@ func TestAlignAcceptsPrefixes(t *testing.T) {
 		"committed data, no flag":   {newLog().txn(5, 30, "a").done(5, true), newLog().write(30, 9, "a").hole(1)},
 		"exact, decided":            {newLog().txn(5, 30, "a").done(5, false).write(2, 2, "v"), newLog().txn(1<<61, 30, "a").done(1<<61, false)},
 		"exact, open on both":       {newLog().txn(5, 30, "a").write(9, 9, "b"), newLog().txn(1<<61, 30, "a").write(3, 3, "b")},
+		"exact, aborted since":      {newLog().write(327, 8, "v").txn(5, 7, "a").write(9, 9, "b").done(5, false), newLog().write(327, 8, "v").txn(1<<61, 7, "a")},
 		"exact, decided since":      {newLog().txn(5, 30, "a").write(9, 9, "b").done(5, true), newLog().txn(1<<61, 30, "a").write(3, 3, "b")},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -35,6 +35,7 @@ type stream struct {
 	next    int64 // everything below was given or is queued
 	rest    []byte
 	txns    abortedTxns
+	sure    bool // rest was read as committed: it says nothing of what lies at or beyond decided
 	queue   []item
 	single  bool                    // read nothing beyond what was loaded: errShort instead
 	batches int                     // taken from the current chunk
@@ -101,7 +102,7 @@ func (s *stream) position() position {
 
 // load takes the answer to position.
 func (s *stream) load(c chunk) {
-	s.rest, s.batches = c.bytes, 0
+	s.rest, s.batches, s.sure = c.bytes, 0, s.next < s.decided
 	s.bytes += int64(len(c.bytes))
 	s.txns = abortedTxns{listed: c.aborted, open: map[int64]bool{}}
 	for _, txn := range c.aborted {
@@ -142,9 +143,9 @@ func (s *stream) open() error {
 		s.txns.see(b, s.codec)
 		return nil
 	}
-	if s.next < s.decided && b.BaseOffset() >= s.decided { // undecided data is read by another kind of fetch
+	if s.sure && b.BaseOffset() >= s.decided { // undecided data is read by another kind of fetch
 		s.rest = nil
-		s.next = s.decided
+		s.next = max(s.next, s.decided)
 		return nil
 	}
 	return s.queueBatch(b)
