@@ -369,3 +369,19 @@ func (d *Daemon) wantState(topic string, partition int32, state, message string)
 	}
 	return err
 }
+
+// wantEnd demands the log end of a partition.
+func (c *Cluster) wantEnd(topic string, partition int32, end int64) error {
+	logs, err := c.Logs(context.Background(), topic)
+	if err == nil && logs[partition].End != end {
+		err = fmt.Errorf("%s-%d ends at %d, want %d", topic, partition, logs[partition].End, end)
+	}
+	return err
+}
+
+// In is the same instance for a subtest, whose failures are then its own.
+func (d *Daemon) In(t testing.TB) *Daemon {
+	c := *d
+	c.t = t
+	return &c
+}
