@@ -21,6 +21,7 @@ type View interface {
 	Topic(mirrorName, topic string) (statestore.Topic, bool)
 	Partitions(mirrorName string) []statestore.PartitionState
 	Partition(p mirror.Partition) (statestore.PartitionState, bool)
+	LastMirror(p mirror.Partition) (mirror.Position, bool)
 	Report(p mirror.Partition) (at statestore.ReportedPosition, owner string, ok bool)
 	ACLs(mirrorName string) []statestore.OwnedACL
 	Groups(mirrorName string) []statestore.GroupStatus

@@ -26,15 +26,6 @@ type bounds struct {
 	err        error
 }
 
-// syncMode says whether a partition's committed offsets are mirrored now.
-type syncMode uint8
-
-const (
-	syncNot   syncMode = iota // not ours, PAUSED, or STOPPED and promoted
-	syncOn                    // being mirrored
-	syncFinal                 // STOPPED, the last commit is due
-)
-
 // groupCase is all that the decision about one group looks at.
 type groupCase struct {
 	name        string
@@ -63,6 +54,7 @@ const (
 	reasonActive   = "active on the destination"
 	reasonAhead    = "ahead on the destination"
 	reasonExcluded = "excluded by groups_include or groups_exclude"
+	reasonStopping = "the topic is being stopped"
 )
 
 func (p groupPlan) idle() bool { return len(p.commit) == 0 && len(p.remove) == 0 }
@@ -108,6 +100,9 @@ func (c groupCase) row(p *groupPlan, tp kafka.TopicPartition, old statestore.Gro
 		row = statestore.GroupRow{Topic: tp.Topic, Partition: tp.Partition, SourceOffset: -1, DestinationOffset: -1}
 	}
 	row.Status, row.Reason = "", ""
+	if mode == syncNote {
+		return c.note(row, tp, old, had)
+	}
 	if c.excluded {
 		row.Status, row.Reason = StatusSkipped, reasonExcluded
 		return row, had
@@ -127,6 +122,17 @@ func (c groupCase) row(p *groupPlan, tp kafka.TopicPartition, old statestore.Gro
 		oc.destination = &at
 	}
 	return c.judge(p, tp, row, oc)
+}
+
+// note records what the source says of a partition that is being stopped.
+func (c groupCase) note(row statestore.GroupRow, tp kafka.TopicPartition, old statestore.GroupRow, had bool) (statestore.GroupRow, bool) {
+	at, ok := c.source.offsets[tp]
+	if c.excluded || !ok {
+		return old, had
+	}
+	row.SourceOffset, row.Metadata = at.offset, at.metadata
+	row.Status, row.Reason = StatusSkipped, reasonStopping
+	return row, true
 }
 
 // trouble is why nothing can be said about a partition.

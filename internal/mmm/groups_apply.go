@@ -157,7 +157,7 @@ func (l *loop) tellGroups(ctx context.Context, plans []groupPlan) {
 		case status == StatusFailed:
 			failed = append(failed, p.name)
 			errs = append(errs, fmt.Errorf("group %s: %s", p.name, reason))
-		case status == StatusSkipped && reason != reasonExcluded:
+		case status == StatusSkipped && reason != reasonExcluded && reason != reasonStopping:
 			skipped[p.name] = true
 			if !l.groupSkipped[p.name] && now.Sub(l.groupSaid[p.name]) >= quiet {
 				active, l.groupSaid[p.name] = append(active, p.name), now

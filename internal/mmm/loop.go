@@ -34,7 +34,9 @@ type loop struct {
 	nextRefresh time.Time
 	nextGroups  time.Time
 	nextFinish  time.Time
-	finishSince time.Time // since when a promotion waits to be finished; zero: none does
+	stopping    map[string]bool // topics that are wished STOPPED and not promoted
+	stopSince   time.Time       // when the last of them was first seen
+	ripe        bool            // some have all partitions STOPPED
 	seen        glimpse
 	up          bool // the source answered last time
 	down        bool // it did not

@@ -141,6 +141,10 @@ func (m *memory) Partition(p mirror.Partition) (statestore.PartitionState, bool)
 	return s, ok
 }
 
+func (m *memory) LastMirror(mirror.Partition) (mirror.Position, bool) {
+	return mirror.Position{LeaderEpoch: 1, Offset: 1000}, true
+}
+
 func (m *memory) Report(mirror.Partition) (statestore.ReportedPosition, string, bool) {
 	return statestore.ReportedPosition{}, "", false
 }

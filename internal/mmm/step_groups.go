@@ -50,8 +50,8 @@ func (l *loop) syncGroups(ctx context.Context, source groupsSeen) {
 
 // planGroups looks at the destination and decides about all groups. Which groups are active there has to be known.
 func (l *loop) planGroups(ctx context.Context, source groupsSeen) (cases []groupCase, plans []groupPlan, here map[string]kafka.Group, err error) {
-	modes := l.modeOf()
-	cases = l.groupCases(source, modes)
+	of := l.scope()
+	cases = l.groupCases(source, of)
 	if len(cases) == 0 {
 		return nil, nil, nil, nil
 	}
@@ -64,7 +64,7 @@ func (l *loop) planGroups(ctx context.Context, source groupsSeen) (cases []group
 		here[g.ID] = g
 	}
 	l.readDestination(ctx, cases, here)
-	l.readBounds(ctx, cases, modes)
+	l.readBounds(ctx, cases, of)
 	l.learnRetention(ctx)
 	for i := range cases {
 		cases[i].recommit = l.retention / 4
@@ -73,43 +73,8 @@ func (l *loop) planGroups(ctx context.Context, source groupsSeen) (cases []group
 	return cases, plans, here, nil
 }
 
-// modeOf says for each partition whether its committed offsets are mirrored now.
-func (l *loop) modeOf() func(topic string, partition int32) syncMode {
-	modes := map[kafka.TopicPartition]syncMode{}
-	ids, final := map[string]mirror.TopicID{}, map[string]bool{}
-	for _, t := range l.deps.View.Topics(l.name) {
-		switch {
-		case t.Wish == mirror.Mirroring && t.Finding.Message == "" && !t.DestinationID.IsZero():
-			ids[t.Name] = t.SourceID
-		case l.finishable(t):
-			ids[t.Name], final[t.Name] = t.SourceID, true
-		}
-	}
-	for _, p := range l.deps.View.Partitions(l.name) {
-		id, ok := ids[p.Topic]
-		if !ok || id != p.TopicID {
-			continue
-		}
-		tp := kafka.TopicPartition{Topic: p.Topic, Partition: p.Index}
-		if final[p.Topic] {
-			modes[tp] = syncFinal
-		} else if agreesNow(p) {
-			modes[tp] = syncOn
-		}
-	}
-	return func(topic string, partition int32) syncMode {
-		return modes[kafka.TopicPartition{Topic: topic, Partition: partition}]
-	}
-}
-
-// agreesNow reports whether what the destination has of a partition is the source's: compared, and not failed for good.
-func agreesNow(p statestore.PartitionState) bool {
-	mirrors := func(s mirror.State) bool { return s == mirror.Mirroring || s == mirror.EpochFencing }
-	return mirrors(p.State) || p.State == mirror.Failed && p.Kind.Retryable() && mirrors(p.Previous)
-}
-
 // groupCases makes a case of every group that has or had an offset where it matters.
-func (l *loop) groupCases(source groupsSeen, mode func(string, int32) syncMode) (cases []groupCase) {
+func (l *loop) groupCases(source groupsSeen, of scope) (cases []groupCase) {
 	rows := map[string][]statestore.GroupRow{}
 	kinds := map[string]string{}
 	for _, g := range l.deps.View.Groups(l.name) {
@@ -124,7 +89,7 @@ func (l *loop) groupCases(source groupsSeen, mode func(string, int32) syncMode) 
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		c := groupCase{name: name, source: all[name], rows: rows[name], mode: mode, vouched: source.vouched, now: time.Now(),
+		c := groupCase{name: name, source: all[name], rows: rows[name], mode: of.mode, vouched: source.vouched, now: time.Now(),
 			excluded: !sel.selects(name)}
 		if c.matters() {
 			cases = append(cases, c)
@@ -172,15 +137,15 @@ func (l *loop) readDestination(ctx context.Context, cases []groupCase, here map[
 
 // readBounds reads the destination's logs after its committed offsets: a log end only grows, so what lies beyond it is
 // wrong for certain.
-func (l *loop) readBounds(ctx context.Context, cases []groupCase, mode func(string, int32) syncMode) {
+func (l *loop) readBounds(ctx context.Context, cases []groupCase, of scope) {
 	wanted := map[kafka.TopicPartition]bool{}
 	for _, c := range cases {
 		for tp := range c.source.offsets {
-			wanted[tp] = wanted[tp] || mode(tp.Topic, tp.Partition) != syncNot
+			wanted[tp] = wanted[tp] || of.mode(tp.Topic, tp.Partition) != syncNot
 		}
 		for _, r := range c.rows {
 			tp := kafka.TopicPartition{Topic: r.Topic, Partition: r.Partition}
-			wanted[tp] = wanted[tp] || mode(r.Topic, r.Partition) != syncNot
+			wanted[tp] = wanted[tp] || of.mode(r.Topic, r.Partition) != syncNot
 		}
 	}
 	var tps []kafka.TP
@@ -193,7 +158,7 @@ func (l *loop) readBounds(ctx context.Context, cases []groupCase, mode func(stri
 	defer cancel()
 	all := map[kafka.TopicPartition]bounds{}
 	for tp, r := range l.deps.Destination.Ranges(ctx, tps) {
-		all[tp.Name()] = bounds{r.LogStart, r.HighWatermark, r.Err}
+		all[tp.Name()] = bounds{r.LogStart, of.end(tp.Name(), r.HighWatermark), r.Err}
 	}
 	for i := range cases {
 		cases[i].bounds = all

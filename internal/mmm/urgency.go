@@ -24,23 +24,24 @@ func (l *loop) glance() {
 	m, _ := l.deps.View.Mirror(l.name)
 	now := glimpse{version: m.Version, pending: len(m.PendingInclude) + len(m.PendingExclude), topics: map[string]wishSeen{}}
 	urgent := now.version != l.seen.version || now.pending != l.seen.pending
-	waiting := false
+	stopping := map[string]bool{}
+	l.ripe = false
 	for _, t := range l.deps.View.Topics(l.name) {
 		seen := wishSeen{t.Wish, t.Rearm}
 		now.topics[t.Name] = seen
 		urgent = urgent || l.seen.topics[t.Name] != seen
-		waiting = waiting || l.finishable(t)
+		if t.Wish == mirror.Stopped && !t.Promoted {
+			stopping[t.Name] = true
+			if !l.stopping[t.Name] {
+				l.stopSince = time.Now()
+			}
+			l.ripe = l.ripe || l.finishable(t)
+		}
 	}
 	if urgent {
 		l.nextRefresh = time.Time{}
 	}
-	l.seen = now
-	switch {
-	case waiting && l.finishSince.IsZero():
-		l.finishSince = time.Now()
-	case !waiting:
-		l.finishSince = time.Time{}
-	}
+	l.seen, l.stopping = now, stopping
 }
 
 // finishable reports whether all partitions of a topic are STOPPED and what belongs to its promotion is still to be done.
@@ -57,9 +58,9 @@ func (l *loop) finishable(t statestore.Topic) bool {
 	return true
 }
 
-// wantsLastWord reports whether the source's committed offsets are to be read once more before a promotion is finished.
+// wantsLastWord reports whether the source's committed offsets are to be read once more because topics are being stopped.
 func (l *loop) wantsLastWord() bool {
-	return !l.finishSince.IsZero() && !l.down && l.observedAt.Before(l.finishSince) && time.Since(l.finishSince) < lastWord
+	return len(l.stopping) > 0 && !l.down && l.observedAt.Before(l.stopSince) && time.Since(l.stopSince) < lastWord
 }
 
 // finishNow reports whether a promotion is to be finished with what is known.
@@ -68,15 +69,15 @@ func (l *loop) finishNow() bool {
 	return !at.IsZero() && !time.Now().Before(at)
 }
 
-// finishAt is when a promotion is to be finished: once its last look at the source has come back, or is not worth waiting
-// for. Zero: none waits.
+// finishAt is when promotions are to be finished: once the look at the source that began after the stop has come back, or
+// is not worth waiting for. Zero: none waits.
 func (l *loop) finishAt() time.Time {
-	if l.finishSince.IsZero() {
+	if !l.ripe {
 		return time.Time{}
 	}
-	asked := !l.observedAt.Before(l.finishSince)
+	asked := !l.observedAt.Before(l.stopSince)
 	if l.down || asked && !l.observing {
-		return later(l.nextFinish, l.finishSince)
+		return later(l.nextFinish, l.stopSince)
 	}
-	return later(l.nextFinish, l.finishSince.Add(lastWord))
+	return later(l.nextFinish, l.stopSince.Add(lastWord))
 }
