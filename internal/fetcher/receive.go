@@ -62,7 +62,7 @@ func (t *thread) receive(ctx context.Context, call *kafka.Call) {
 func (t *thread) handle(p *part, f *kafka.FetchedPartition, memory *hold, now time.Time) *sink {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.thread != t {
+	if p.thread != t || p.plan.exact != t.exact { // what is not decided must never be planned as decided
 		return nil
 	}
 	t.mu.Lock()

@@ -155,7 +155,12 @@ func (p *part) succeeded(now time.Time, at kafka.ResumePoint) bool {
 	if !p.look.entry || !p.target.PredecessorAlive || at.LogEnd == at.LogStart {
 		return true
 	}
-	if _, known, _ := p.identity(at.Producers); known || !now.Before(p.look.wait) {
+	_, known, _ := p.identity(at.Producers)
+	if p.plan.exact { // transactions go under their own ids
+		others, _ := counters(at.Producers)
+		known = known || len(others) > 0
+	}
+	if known || !now.Before(p.look.wait) {
 		return true
 	}
 	p.lookAt(p.look.wait)

@@ -20,6 +20,7 @@ type thread struct {
 
 	// run's own
 	conn    *kafka.Conn
+	exact   bool // what the request in flight asks for
 	session *kafka.FetchSession
 	hungry  map[*part]int  // the source has more than was fetched: polls in a row that brought nothing
 	out     map[*part]bool // mine, but left out of the fetch; true: for room. Polls are short as long as there are any
@@ -188,7 +189,7 @@ func (t *thread) connect(ctx context.Context) error {
 func (t *thread) config() kafka.FetchConfig {
 	cfg := &t.pool.cfg
 	c := kafka.FetchConfig{MaxWait: cfg.MaxWait, MinBytes: cfg.MinBytes, MaxBytes: t.pool.fetchSize()}
-	if !t.src.exact() {
+	if t.exact = t.src.exact(); !t.exact {
 		c.Isolation = kafka.ReadCommitted
 	}
 	for _, full := range t.out {
