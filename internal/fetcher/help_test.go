@@ -18,6 +18,10 @@ func testPlanner(exact bool) planner {
 	return planner{codec: kafka.Codec, exact: exact, budget: newBudget(1 << 30)}
 }
 
+func identityOf(o producer, sequence int32) recordbatch.Identity {
+	return recordbatch.Identity{ProducerID: o.id, ProducerEpoch: o.epoch, Sequence: sequence}
+}
+
 func testHold() *hold { return newHold(newBudget(1<<30), 0, nil) }
 
 // testPart is a partition without a pool: enough for the pure parts.

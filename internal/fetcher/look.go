@@ -81,6 +81,7 @@ func (p *part) lookAgain(now time.Time, err error) {
 		p.fail(err)
 		return
 	}
+	p.src.pool.log.Debug("partition looked at in vain", p.attrs(mirror.KeyAttempt, p.look.tries, mirror.KeyErr, err)...)
 	p.look.tries++
 	p.lookAt(now.Add(backoff(p.look.tries, lookBackoff)))
 }

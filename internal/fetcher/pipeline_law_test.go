@@ -23,6 +23,7 @@ type world struct {
 	claim   int32
 	old     bool // record times are beyond producer.id.expiration.ms
 	faults  bool // a broker may refuse
+	calm    bool // nothing goes wrong
 	harmed  bool // a residue that the protocol names has come true, or a stranger has written
 }
 
@@ -148,7 +149,11 @@ func (w *world) fill(wr *writer) {
 	}
 	write := func() error { return w.broker.marker(f.owner, p.coordinator) }
 	for ; at < f.to; at++ {
-		switch rapid.IntRange(0, 15).Draw(w.t, "marker") {
+		luck := 15
+		if !w.calm {
+			luck = rapid.IntRange(0, 15).Draw(w.t, "marker")
+		}
+		switch luck {
 		case 0: // the answer is lost
 			write()
 		case 1: // so is the request, perhaps for ever

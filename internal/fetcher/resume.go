@@ -170,6 +170,7 @@ func (p *part) succeeded(now time.Time, at kafka.ResumePoint) bool {
 // goOn resumes the pipeline at the destination's log end; p.mu is held.
 func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	pl := p.place(at)
+	p.src.pool.log.Debug("partition goes on", p.attrs(mirror.KeyOffset, at.LogEnd, mirror.KeyBroker, at.Broker, mirror.KeyCause, p.look.cause.err)...)
 	p.lastEpoch = -1
 	if at.LogEnd == p.pipe.acked && !p.look.cause.source {
 		p.lastEpoch = int32(p.numbers.epoch.Load())
