@@ -11,6 +11,8 @@ const ROW = 30; // height of a table row, as in the style sheet
 const $ = (id) => document.getElementById(id);
 const color = (state) => `var(--${STATES[state] || 'unknown'})`;
 const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
+const compact = new Intl.NumberFormat('en-US', { notation: 'compact', maximumFractionDigits: 1 });
+const short = (n) => (n < 0 ? '–' : compact.format(n));
 const num = (n) => (n < 0 ? '–' : whole.format(n));
 
 function seconds(s) {
@@ -50,7 +52,7 @@ const of = (mirror, what) => `/api/v1/mirrors/${encodeURIComponent(mirror)}${wha
 
 // --- What is shown ----------------------------------------------------------------------------------------------------
 
-const view = { mirror: '', tab: 'overview', mirrors: [], refresh: null, filter: '', states: new Set(), sort: 'topic', descending: false };
+const view = { mirror: '', tab: 'overview', mirrors: null, refresh: null, filter: '', states: new Set(), sort: 'topic', descending: false };
 
 function route() {
   const [, mirror = '', tab = 'overview'] = location.hash.split('/').map(decodeURIComponent);
@@ -84,6 +86,7 @@ const bar = (states, total) => h('div', { class: 'bar', role: 'img', 'aria-label
   Object.entries(states).map(([s, n]) => h('span', { style: { width: `${(100 * n) / total}%`, background: color(s) } })));
 
 function showMirrors() {
+  if (!view.mirrors) return; // not known yet
   const cards = view.mirrors.map((m) => h('a', { class: 'card', href: `#/${encodeURIComponent(m.mirror)}/${view.tab}`, 'aria-current': m.mirror === view.mirror ? 'page' : undefined },
     h('div', { class: 'row' }, h('b', {}, m.mirror), h('span', { class: 'quiet' }, `${num(m.partitions)} partitions`)),
     bar(m.states, m.partitions || 1),
@@ -96,10 +99,14 @@ function showMirrors() {
 
 const PANELS = { overview, partitions, groups, events, settings, failover };
 
-function showPanel() {
+function showHeading() {
   const m = current();
   $('title').textContent = view.mirror;
   $('subtitle').textContent = m ? `from ${m.sourceBootstrap}${m.sourceClusterId ? ` (cluster ${m.sourceClusterId})` : ''}` : '';
+}
+
+function showPanel() {
+  showHeading();
   $('tabs').replaceChildren(...(view.mirror ? TABS : []).map((t) => h('a', {
     role: 'tab', href: `#/${encodeURIComponent(view.mirror)}/${t}`, 'aria-selected': String(t === view.tab),
   }, t[0].toUpperCase() + t.slice(1))));
@@ -108,7 +115,7 @@ function showPanel() {
   tick();
 }
 
-const current = () => view.mirrors.find((m) => m.mirror === view.mirror);
+const current = () => (view.mirrors || []).find((m) => m.mirror === view.mirror);
 
 // --- Overview: figures and an hour of history ---------------------------------------------------------------------------
 
@@ -127,14 +134,14 @@ function overview(panel, mirror) {
     }
     const rate = samples.slice(1).map((s, i) => ({ at: s.at, value: Math.max(0, (s.mirrored - samples[i].mirrored) / ((new Date(s.at) - new Date(samples[i].at)) / 1000)) }));
     charts.replaceChildren(
-      chart('Lag, records', samples.map((s) => ({ at: s.at, value: s.lag })), num),
+      chart('Lag, records', samples.map((s) => ({ at: s.at, value: s.lag })), num, short),
       chart('Furthest behind', samples.map((s) => ({ at: s.at, value: s.lagSeconds })), seconds),
-      chart('Mirrored offsets per second', rate, num),
+      chart('Mirrored offsets per second', rate, num, short),
       stateChart(samples));
   };
 }
 
-const W = 600, H = 130, LEFT = 46, FOOT = 16;
+const W = 560, H = 130, LEFT = 44, FOOT = 16;
 
 function scales(points, top) {
   const from = new Date(points[0].at).getTime();
@@ -149,7 +156,7 @@ function frame(scale, top, format) {
     .concat(h('text', { class: 'axis', x: LEFT, y: H - 2 }, clock(scale.from)), h('text', { class: 'axis', x: W, y: H - 2, 'text-anchor': 'end' }, clock(scale.until)));
 }
 
-function chart(title, points, format) {
+function chart(title, points, format, axis = format) {
   const box = h('div', { class: 'box chart' });
   const last = points.length ? points[points.length - 1].value : -1;
   box.append(h('h2', {}, title, h('span', { class: 'now' }, format(last))));
@@ -161,7 +168,7 @@ function chart(title, points, format) {
   const s = scales(points, top);
   const line = points.map((p, i) => `${i ? 'L' : 'M'}${s.x(p.at).toFixed(1)} ${s.y(p.value).toFixed(1)}`).join('');
   box.append(h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': `${title}: now ${format(last)}, at most ${format(Math.max(...points.map((p) => p.value)))} in the last hour` },
-    frame(s, top, format), h('path', { class: 'area', d: `${line}L${s.x(points[points.length - 1].at)} ${s.y(0)}L${s.x(points[0].at)} ${s.y(0)}Z` }), h('path', { class: 'curve', d: line })));
+    frame(s, top, axis), h('path', { class: 'area', d: `${line}L${s.x(points[points.length - 1].at)} ${s.y(0)}L${s.x(points[0].at)} ${s.y(0)}Z` }), h('path', { class: 'curve', d: line })));
   return box;
 }
 
@@ -187,7 +194,7 @@ function stateChart(samples) {
     const down = samples.map((p, i) => `L${s.x(p.at).toFixed(1)} ${s.y(floor[i]).toFixed(1)}`).reverse().join('');
     return h('path', { d: `${up}${down}Z`, style: { fill: color(name) } });
   });
-  box.append(h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'Partitions by state over the last hour' }, frame(s, top, num), areas),
+  box.append(h('svg', { viewBox: `0 0 ${W} ${H}`, role: 'img', 'aria-label': 'Partitions by state over the last hour' }, frame(s, top, short), areas),
     h('div', { class: 'legend' }, names.map((n) => h('span', {}, h('span', { class: 'dot', style: { background: color(n) } }), `${n} ${num(samples[samples.length - 1].states[n] || 0)}`))));
   return box;
 }
@@ -252,13 +259,13 @@ function partitions(panel, mirror) {
     { name: 'Behind', num: true, key: 'lagSeconds', cell: (r) => seconds(r.lagSeconds) },
     { name: 'Message', cell: (r) => r.errorMessage },
     { name: 'Owner', cell: (r) => r.owner },
-  ], 'minmax(120px,2fr) 70px 140px minmax(80px,1fr) minmax(80px,1fr) 90px 70px minmax(80px,2fr) minmax(80px,1fr)');
+  ], 'minmax(120px,2fr) 66px 136px 96px 96px 80px 64px minmax(100px,3fr) minmax(80px,1fr)');
   const chips = h('span', { class: 'tools' });
   const count = h('span', { class: 'quiet' });
   const show = () => {
     const names = Object.keys(STATES).filter((n) => all.some((r) => r.state === n));
     chips.replaceChildren(...names.map((n) => h('button', { class: 'chip', 'aria-pressed': String(view.states.has(n)), onclick: () => { if (!view.states.delete(n)) view.states.add(n); show(); } },
-      stateCell(`${n} ${num(all.filter((r) => r.state === n).length)}`))));
+      stateCell(n), ` ${num(all.filter((r) => r.state === n).length)}`)));
     const rows = all.filter((r) => (!view.states.size || view.states.has(r.state)) && (!view.filter || `${r.topic}-${r.partition} ${r.errorMessage} ${r.owner}`.toLowerCase().includes(view.filter)));
     count.textContent = `${num(rows.length)} of ${num(all.length)}`;
     t.show(rows, show);
@@ -383,10 +390,10 @@ async function tick() {
   try {
     showStatus(await api('/readyz'));
     const mirrors = await api('/api/v1/mirrors');
-    const first = !view.mirrors.length && mirrors.length > 0;
+    const first = !view.mirrors;
     view.mirrors = mirrors;
     showMirrors();
-    if (first && !view.refresh) { busy = false; route(); return; }
+    if (first) showHeading();
     if (view.refresh) await view.refresh();
     unreachable = false;
   } catch (err) {
