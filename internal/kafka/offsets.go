@@ -13,6 +13,8 @@ const (
 	producersChunk = 500
 )
 
+const offsetsTimeout = 1000 // ms for brokers to find an offset; ends of logs are found at once
+
 const (
 	consumerReplica = -1
 	debugReplica    = -2 // sees to the log's end, not only to the high watermark
@@ -90,6 +92,7 @@ func failedOffset(err error) OffsetResult { return OffsetResult{-1, -1, err} }
 func listOffsets(tps []located, replica int32, place int64, isolation Isolation) *kmsg.ListOffsetsRequest {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel = replica, int8(isolation)
+	req.TimeoutMillis = offsetsTimeout // the default of 30 s would make a silent connection seem alive for so long
 	topics := map[string]int{}
 	for _, tp := range tps {
 		i, ok := topics[tp.Topic]
