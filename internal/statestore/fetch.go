@@ -161,7 +161,7 @@ func seekStarts(ctx context.Context, client *kgo.Client, cursors []*cursor) erro
 // listOffset asks the leader of one partition: −1 for the high watermark, −2 for the log start.
 func listOffset(ctx context.Context, client *kgo.Client, topic string, partition int32, timestamp int64) (int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
-	req.ReplicaID = -1
+	req.ReplicaID, req.TimeoutMillis = -1, 1000 // the default of 30 s would keep a silent connection for so long
 	t := kmsg.NewListOffsetsRequestTopic()
 	t.Topic = topic
 	p := kmsg.NewListOffsetsRequestTopicPartition()
