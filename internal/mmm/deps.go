@@ -42,6 +42,9 @@ type Deps struct {
 	// changed.
 	Owned   func() []string
 	Changed func() <-chan struct{}
+	// Fresh tells that the state topic held nothing when this instance first read it: a new destination, or its state was
+	// lost. Nil: never.
+	Fresh func() bool
 	// Tail writes the records of a destination partition that the source does not share, one a line, and counts them.
 	Tail func(ctx context.Context, mirrorName string, t statestore.Topic, partition int32, w io.Writer) (records int64, err error)
 	// Event tells an operator's history what happened.

@@ -16,6 +16,13 @@
 // Always true: a decision is a pure function of what was observed and of the state topic; the lease is checked before
 // each change; a change names its topic by id or re-reads it right before; one failure never hides the next.
 //
+// The guard. Before it is used for the first time, ProbeGuard denies everybody the deletion of __mirror_commands, asks
+// what mirrord itself may do there, and takes the rule away: only a super user is not bound by it. A first rule about a
+// topic ends allow.everyone.if.no.acl.found for it, readers included; on clusters that rely on that, read_only is "off".
+//
+// Committed offsets. What mirrord wrote last is in the group's record. An offset that differs from it was moved by
+// somebody else, and is then only ever moved forward, after a stop not at all.
+//
 // Words: a step is one part of a cycle, with its own error counter; a cycle is observe, decide, apply; a guard is the
 // DENY that keeps others from writing a mirror topic.
 package mmm

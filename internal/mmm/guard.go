@@ -122,7 +122,7 @@ func (l *loop) guarded() (topics []string) {
 	}
 	for _, t := range l.deps.View.Topics(l.name) {
 		foreign := t.Finding.Message != "" && t.Finding.Kind == mirror.Diverged
-		if !t.DestinationID.IsZero() && !promoted(t) && !foreign {
+		if !t.DestinationID.IsZero() && !promoted(t) && !foreign && !wishLost(t) {
 			topics = append(topics, t.Name)
 		}
 	}
@@ -143,7 +143,7 @@ func (l *loop) guardFirst(ctx context.Context, plans []topicPlan, d destinationS
 	topics := l.guarded()
 	fresh := false
 	for _, p := range plans {
-		if p.before.DestinationID.IsZero() && !p.after.DestinationID.IsZero() && p.after.Finding.Message == "" {
+		if p.before.DestinationID.IsZero() && !p.after.DestinationID.IsZero() && p.after.Finding.Message == "" && !wishLost(p.after) {
 			topics, fresh = append(topics, p.after.Name), true
 		}
 	}

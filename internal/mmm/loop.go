@@ -170,7 +170,7 @@ func (l *loop) observe(ctx context.Context, def mirror.Definition, destinationID
 }
 
 func (l *loop) observer() observer {
-	return observer{view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout}
+	return observer{view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout, fresh: l.deps.Fresh != nil && l.deps.Fresh()}
 }
 
 // act does what follows from an observation. Each step is isolated: its failures are counted and told, the next step runs.

@@ -34,6 +34,7 @@ type observer struct {
 	view    View
 	name    string
 	timeout time.Duration // of each look
+	fresh   bool          // the state topic held nothing when this instance first read it
 }
 
 // expected reports whether a cluster id is the one that a mirror's source should have.
@@ -193,14 +194,14 @@ func (o observer) destination(ctx context.Context, dst *kafka.Cluster, seen obse
 	}
 	ask := o.concerned(m, seen.topics)
 	for _, t := range o.view.Topics(o.name) {
-		if t.Wish == mirror.Mirroring {
+		if t.Wish == mirror.Mirroring || unsettled(t) {
 			ask = append(ask, t.Name)
 		}
 	}
 	slices.Sort(ask)
 	ask = slices.Compact(ask)
 	meta, err := within(ctx, o.timeout, func(ctx context.Context) (kafka.Metadata, error) {
-		return dst.Metadata(ctx, append(ask, statestore.StateTopic)...)
+		return dst.Metadata(ctx, append(slices.Clip(ask), statestore.StateTopic, statestore.CommandsTopic)...)
 	})
 	if err != nil {
 		return d, fmt.Errorf("look at the destination: %w", err)
@@ -211,6 +212,7 @@ func (o observer) destination(ctx context.Context, dst *kafka.Cluster, seen obse
 		return d, err
 	}
 	o.data(ctx, dst, seen.topics, d.topics)
+	o.remains(ctx, dst, ask, d.topics)
 	there := slices.DeleteFunc(ask, func(t string) bool { _, ok := d.topics[t]; return !ok })
 	d.settings, d.settingsErr = o.settings(ctx, dst, there)
 	d.known, _ = within(ctx, o.timeout, func(ctx context.Context) (map[string]bool, error) {

@@ -20,6 +20,7 @@ type topicInfo struct {
 	internal   bool
 	err        error // cannot be described now: neither there nor gone
 	holdsData  bool  // destination only, and only where the decision needs it: some partition has an offset in use
+	remains    bool  // destination only: what a mirror left here whose state is gone
 }
 
 // catalog holds the topics of a cluster by name. A topic that is not in it does not exist: absence was confirmed where it
@@ -138,6 +139,8 @@ func (in topicsInput) known(t statestore.Topic, sel selection) topicPlan {
 	case sel.exclude.Match(t.Name):
 		p.after.Wish, p.after.ByCommand, p.after.Promoted, p.why = mirror.Stopped, false, false, "topic excluded"
 		return p
+	case unsettled(t):
+		return in.settleLost(p)
 	case t.Wish == mirror.Paused || t.Finding.Message != "":
 		return p
 	}
@@ -266,8 +269,11 @@ func compared(p statestore.PartitionState) bool {
 func (in topicsInput) discovered(name string, s topicInfo) topicPlan {
 	t := statestore.Topic{Mirror: in.mirror.Name, Name: name, Wish: mirror.Mirroring}
 	p := topicPlan{before: t, after: t}
-	if _, exists := in.destination[name]; !exists {
+	switch d, exists := in.destination[name]; {
+	case !exists:
 		p = in.firstTime(p, s)
+	case d.remains:
+		return in.lost(name)
 	}
 	p.why = "topic discovered"
 	return p
