@@ -67,6 +67,10 @@ func NewDaemon(t testing.TB, s Settings) *Daemon {
 		d.end()
 		if t.Failed() {
 			t.Logf("mirrord's log\n%s", tail(filepath.Join(d.dir, "log"), 6000))
+			if keep := os.Getenv("MIRRORD_E2E_LOGS"); keep != "" { // a folder for whole logs of failed tests
+				name := strings.NewReplacer("/", "_", "=", "_").Replace(t.Name()) + filepath.Base(filepath.Dir(d.dir)) + filepath.Base(d.dir)
+				_ = os.WriteFile(filepath.Join(keep, name), []byte(d.Log()), 0o644)
+			}
 		}
 	})
 	return d

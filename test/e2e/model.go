@@ -184,6 +184,8 @@ type reader struct {
 	at, end int64
 	unzip   kgo.Decompressor
 	queue   []*kgo.Record
+	// uncommitted reads all there is, control records included.
+	uncommitted bool
 }
 
 func newReader(c *Cluster, topic string, p int32, log Log) *reader {
@@ -223,6 +225,10 @@ func (r *reader) fetch() error {
 	part.Partition, part.FetchOffset, part.PartitionMaxBytes = r.p, r.at, 4<<20
 	req := kmsg.NewPtrFetchRequest()
 	req.MaxBytes, req.MaxWaitMillis, req.MinBytes, req.IsolationLevel = 8<<20, 500, 1, 1
+	level := kgo.ReadCommitted()
+	if r.uncommitted {
+		req.IsolationLevel, level = 0, kgo.ReadUncommitted()
+	}
 	req.Topics = []kmsg.FetchRequestTopic{{Topic: r.topic, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
 	resp, err := r.c.cl.Broker(int(leader)).RetriableRequest(ctx, req)
 	if err != nil {
@@ -236,7 +242,7 @@ func (r *reader) fetch() error {
 	if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
 		return err
 	}
-	opts := kgo.ProcessFetchPartitionOpts{Offset: r.at, IsolationLevel: kgo.ReadCommitted(), Topic: r.topic, Partition: r.p}
+	opts := kgo.ProcessFetchPartitionOpts{Offset: r.at, IsolationLevel: level, Topic: r.topic, Partition: r.p, KeepControlRecords: r.uncommitted}
 	fetched, next := kgo.ProcessFetchPartition(opts, rp, r.unzip, nil)
 	for _, rec := range fetched.Records {
 		if rec.Offset < r.end {
@@ -263,4 +269,21 @@ func (c *Cluster) Leader(ctx context.Context, topic string, p int32) (int32, err
 		}
 	}
 	return -1, fmt.Errorf("%s has no partition %d", topic, p)
+}
+
+// Size is how many bytes all replicas of a topic take.
+func (c *Cluster) Size(topic string) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	set := kadm.TopicsSet{}
+	set.Add(topic)
+	dirs, err := c.adm.DescribeAllLogDirs(ctx, set)
+	if err != nil {
+		return 0, err
+	}
+	dirs.Each(func(dir kadm.DescribedLogDir) {
+		err = errors.Join(err, dir.Err)
+		n += dir.Size()
+	})
+	return n, err
 }

@@ -10,10 +10,15 @@ import (
 
 // Kafka API keys whose answers tests swallow.
 const (
-	keyProduce         = 0
-	keyFetch           = 1
-	keyEndTxn          = 26
-	keyWriteTxnMarkers = 27
+	keyProduce           = 0
+	keyFetch             = 1
+	keyListOffsets       = 2
+	keyDeleteRecords     = 21
+	keyInitProducerID    = 22
+	keyEndTxn            = 26
+	keyWriteTxnMarkers   = 27
+	keyTxnOffsetCommit   = 28
+	keyDescribeProducers = 61
 )
 
 // Proxy stands before one broker and hurts its connections on request. It understands Kafka's framing, so a fault hits
