@@ -105,7 +105,6 @@ func (p *part) rest(now time.Time) {
 		return
 	}
 	if p.unsure && p.pipe.failure == nil && p.look.due.IsZero() && !p.look.under {
-		p.look.cause.still = true
 		p.lookAt(now)
 	}
 	p.seeded()

@@ -83,7 +83,7 @@ func modesOf(m *mirror.Resolved) [2]string { return [2]string{m.TransactionsMode
 
 // start lets the partition begin with a look, as soon as all that was in flight is answered; p.mu is held.
 func (p *part) start(now time.Time) {
-	if !p.drained() || p.src.pool.stopping() {
+	if !p.startable() || p.src.pool.stopping() {
 		p.startDue = true
 		return
 	}

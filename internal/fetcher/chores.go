@@ -55,7 +55,7 @@ func (c *chores) start(now time.Time) {
 func (pool *Pool) restart(now time.Time) {
 	for _, p := range pool.allParts() {
 		p.mu.Lock()
-		if p.startDue && p.drained() {
+		if p.startDue && p.startable() {
 			p.start(now)
 		}
 		if p.pipe.phase == closed && p.seedTo >= 0 {

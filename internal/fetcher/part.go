@@ -148,9 +148,12 @@ func (p *part) wanted() bool {
 	return p.pipe.phase == running && p.fetching && !full
 }
 
+// startable: nothing is in flight, and no seeding is being undone. What may still have arrived the first look finds out.
+func (p *part) startable() bool { return p.pipe.phase == closed && p.pipe.idle() && p.seedTo < 0 }
+
 // drained: nothing is in flight, nothing runs, and where the destination ends is known.
 func (p *part) drained() bool {
-	return p.pipe.phase == closed && p.pipe.idle() && !p.unsure && p.seedTo < 0
+	return p.startable() && !p.unsure
 }
 
 func (p *part) isGone() bool {

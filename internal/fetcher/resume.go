@@ -137,9 +137,12 @@ func (p *part) sourceFailed(now time.Time, err error) {
 
 // quiet waits, after doubt about something that no sequence protects, until the log end has stood still (protocol R11).
 func (p *part) quiet(now time.Time, end int64) bool {
-	if !p.look.cause.still {
-		return true
-	}
+	return !p.look.cause.still || p.stoodStill(now, end)
+}
+
+// stoodStill reports whether the log end has not moved for long enough that nothing more arrives; if not, another look
+// is due.
+func (p *part) stoodStill(now time.Time, end int64) bool {
 	if p.look.quietSince.IsZero() || p.look.quietEnd != end {
 		p.look.quietEnd, p.look.quietSince = end, now
 	}

@@ -35,7 +35,7 @@ func (pool *Pool) lookAtStill(ctx context.Context, parts []*part) {
 			p.lookAgain(now, end.Err)
 		default:
 			p.numbers.destEnd.Store(end.Offset)
-			p.unsure = !p.quiet(now, end.Offset)
+			p.unsure = !p.stoodStill(now, end.Offset)
 		}
 		p.mu.Unlock()
 	}
