@@ -122,7 +122,7 @@ func TestSecureFileLoadsOnceItsFilesExist(t *testing.T) {
 func TestReferenceIsCurrent(t *testing.T) {
 	const path = "../../docs/config.md"
 	if *update {
-		if err := os.WriteFile(path, []byte(Reference()), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(Reference()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
