@@ -11,8 +11,10 @@ import (
 )
 
 func acl(permission, operation, name, principal string) kafka.ACL {
-	return kafka.ACL{ResourceType: resourceTopic, PatternType: literal, ResourceName: name, Operation: operation, Permission: permission,
-		Principal: principal, Host: anyName}
+	return kafka.ACL{
+		ResourceType: resourceTopic, PatternType: literal, ResourceName: name, Operation: operation, Permission: permission,
+		Principal: principal, Host: anyName,
+	}
 }
 
 func owned(o ownership, acls ...kafka.ACL) (records []statestore.OwnedACL) {
@@ -45,23 +47,35 @@ func TestPlanACLs(t *testing.T) {
 		create, delete []kafka.ACL
 		put, drop      []statestore.OwnedACL
 	}{
-		{name: "read rights are copied exactly", in: aclInput{source: []kafka.ACL{read, denied, group}}, create: []kafka.ACL{group, read, denied},
-			put: owned(ownedCopy, group, read, denied)},
+		{
+			name: "read rights are copied exactly", in: aclInput{source: []kafka.ACL{read, denied, group}}, create: []kafka.ACL{group, read, denied},
+			put: owned(ownedCopy, group, read, denied),
+		},
 		{name: "level", in: aclInput{source: []kafka.ACL{read}, destination: []kafka.ACL{read, local}, records: owned(ownedCopy, read)}},
-		{name: "rights to write a mirror topic wait", in: aclInput{source: []kafka.ACL{write, prefix, other}}, create: []kafka.ACL{other},
-			put: slices.Concat(owned(ownedCopy, other), owned(ownedHeld, write, prefix))},
-		{name: "ALL waits and leaves the right to read", in: aclInput{source: []kafka.ACL{all}},
+		{
+			name: "rights to write a mirror topic wait", in: aclInput{source: []kafka.ACL{write, prefix, other}}, create: []kafka.ACL{other},
+			put: slices.Concat(owned(ownedCopy, other), owned(ownedHeld, write, prefix)),
+		},
+		{
+			name: "ALL waits and leaves the right to read", in: aclInput{source: []kafka.ACL{all}},
 			create: []kafka.ACL{derived("DESCRIBE"), derived("DESCRIBE_CONFIGS"), derived("READ")},
-			put:    slices.Concat(owned(ownedCopy, derived("DESCRIBE"), derived("DESCRIBE_CONFIGS"), derived("READ")), owned(ownedHeld, all))},
-		{name: "the last one goes when the source drops it, local ones stay", in: aclInput{destination: []kafka.ACL{read, local}, records: owned(ownedCopy, read)},
-			delete: []kafka.ACL{read}, drop: owned(ownedCopy, read)},
+			put:    slices.Concat(owned(ownedCopy, derived("DESCRIBE"), derived("DESCRIBE_CONFIGS"), derived("READ")), owned(ownedHeld, all)),
+		},
+		{
+			name: "the last one goes when the source drops it, local ones stay", in: aclInput{destination: []kafka.ACL{read, local}, records: owned(ownedCopy, read)},
+			delete: []kafka.ACL{read}, drop: owned(ownedCopy, read),
+		},
 		{name: "one that mirrord did not make stays", in: aclInput{destination: []kafka.ACL{read}}},
 		{name: "one that was there before is not ours", in: aclInput{source: []kafka.ACL{read}, destination: []kafka.ACL{read}}},
 		{name: "a waiting right that the source drops is forgotten", in: aclInput{records: owned(ownedHeld, write)}, drop: owned(ownedHeld, write)},
-		{name: "a granted right waits again when the topic is mirrored again", in: aclInput{source: []kafka.ACL{write}, destination: []kafka.ACL{write},
-			records: owned(ownedCopy, write)}, delete: []kafka.ACL{write}, drop: owned(ownedCopy, write), put: owned(ownedHeld, write)},
-		{name: "what is promoted is left alone", in: aclInput{active: []string{"other"}, frozen: map[string]bool{"t": true},
-			destination: []kafka.ACL{write}, records: owned(ownedCopy, write, read)}},
+		{name: "a granted right waits again when the topic is mirrored again", in: aclInput{
+			source: []kafka.ACL{write}, destination: []kafka.ACL{write},
+			records: owned(ownedCopy, write),
+		}, delete: []kafka.ACL{write}, drop: owned(ownedCopy, write), put: owned(ownedHeld, write)},
+		{name: "what is promoted is left alone", in: aclInput{
+			active: []string{"other"}, frozen: map[string]bool{"t": true},
+			destination: []kafka.ACL{write}, records: owned(ownedCopy, write, read),
+		}},
 		{name: "nothing follows a source that nothing is mirrored from", in: aclInput{idle: true, destination: []kafka.ACL{read}, records: owned(ownedCopy, read)}},
 		{name: "the guard of a mirror that ends at the source is not copied", in: aclInput{source: []kafka.ACL{guardOf("t")}}},
 		{name: "one that was taken away by hand comes back", in: aclInput{source: []kafka.ACL{read}, records: owned(ownedCopy, read)}, create: []kafka.ACL{read}},
@@ -136,15 +150,19 @@ func TestParseRules(t *testing.T) {
 
 func TestBindingText(t *testing.T) {
 	const stored = "held TOPIC PREFIXED orders.+x%3B WRITE ALLOW User%3ACN%3Da%2CO%3Db+c %2A" // a stored format
-	a := kafka.ACL{ResourceType: resourceTopic, PatternType: prefixed, ResourceName: "orders. x;", Operation: "WRITE", Permission: allow,
-		Principal: "User:CN=a,O=b c", Host: anyName}
+	a := kafka.ACL{
+		ResourceType: resourceTopic, PatternType: prefixed, ResourceName: "orders. x;", Operation: "WRITE", Permission: allow,
+		Principal: "User:CN=a,O=b c", Host: anyName,
+	}
 	if got := bindingText(ownedHeld, a); got != stored {
 		t.Errorf("stored as %q", got)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.String()
-		a := kafka.ACL{ResourceType: s.Draw(t, "type"), ResourceName: s.Draw(t, "name"), PatternType: s.Draw(t, "pattern"), Principal: s.Draw(t, "principal"),
-			Host: s.Draw(t, "host"), Operation: s.Draw(t, "operation"), Permission: s.Draw(t, "permission")}
+		a := kafka.ACL{
+			ResourceType: s.Draw(t, "type"), ResourceName: s.Draw(t, "name"), PatternType: s.Draw(t, "pattern"), Principal: s.Draw(t, "principal"),
+			Host: s.Draw(t, "host"), Operation: s.Draw(t, "operation"), Permission: s.Draw(t, "permission"),
+		}
 		o, back, err := parseBinding(bindingText(ownedGuard, a))
 		if err != nil || o != ownedGuard || back != a {
 			t.Fatalf("%+v came back as %v %+v, %v", a, o, back, err)

@@ -56,14 +56,18 @@ func parseBinding(text string) (o ownership, a kafka.ACL, err error) {
 			return "", a, fmt.Errorf("ACL record %q: %w", text, err)
 		}
 	}
-	return ownership(fields[0]), kafka.ACL{ResourceType: fields[1], PatternType: fields[2], ResourceName: fields[3],
-		Operation: fields[4], Permission: fields[5], Principal: fields[6], Host: fields[7]}, nil
+	return ownership(fields[0]), kafka.ACL{
+		ResourceType: fields[1], PatternType: fields[2], ResourceName: fields[3],
+		Operation: fields[4], Permission: fields[5], Principal: fields[6], Host: fields[7],
+	}, nil
 }
 
 // guardOf is the ACL that keeps everybody but super users from writing a topic.
 func guardOf(topic string) kafka.ACL {
-	return kafka.ACL{ResourceType: resourceTopic, PatternType: literal, ResourceName: topic, Operation: "WRITE",
-		Permission: deny, Principal: everyone, Host: anyName}
+	return kafka.ACL{
+		ResourceType: resourceTopic, PatternType: literal, ResourceName: topic, Operation: "WRITE",
+		Permission: deny, Principal: everyone, Host: anyName,
+	}
 }
 
 // covers reports whether an ACL speaks about a topic.

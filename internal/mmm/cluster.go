@@ -27,12 +27,16 @@ func judgeCluster(m statestore.Mirror, id, destinationID string) clusterVerdict 
 	switch {
 	case id == "":
 	case id == destinationID:
-		v.Finding = statestore.Finding{Kind: mirror.Loop,
-			Message: fmt.Sprintf("source and destination are one and the same cluster %s: the mirror is refused", id)}
+		v.Finding = statestore.Finding{
+			Kind:    mirror.Loop,
+			Message: fmt.Sprintf("source and destination are one and the same cluster %s: the mirror is refused", id),
+		}
 	case want != "" && id != want:
-		v.Finding = statestore.Finding{Kind: mirror.SourceChanged,
+		v.Finding = statestore.Finding{
+			Kind: mirror.SourceChanged,
 			Message: fmt.Sprintf("another cluster answers at the source's address: %s instead of %s; "+
-				"put the address right and recover, or set source.cluster.id=%s to accept it", id, want, id)}
+				"put the address right and recover, or set source.cluster.id=%s to accept it", id, want, id),
+		}
 	default:
 		v.learnt = id
 	}

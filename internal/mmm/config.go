@@ -16,8 +16,10 @@ type Config struct {
 
 // DefaultConfig holds the defaults of the configuration file.
 func DefaultConfig() Config {
-	return Config{RefreshInterval: 30 * time.Second, GroupSyncInterval: 30 * time.Second, CallTimeout: 15 * time.Second,
-		DataDir: "/var/lib/mirrord"}
+	return Config{
+		RefreshInterval: 30 * time.Second, GroupSyncInterval: 30 * time.Second, CallTimeout: 15 * time.Second,
+		DataDir: "/var/lib/mirrord",
+	}
 }
 
 // Validate checks the ranges.

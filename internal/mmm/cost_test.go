@@ -47,8 +47,10 @@ func (c *counter) take() (all map[string]int, sum int) {
 func TestALevelRefreshIsCheap(t *testing.T) {
 	const topics, partitions, groups, acls = 50, 100, 2000, 2000
 	const brokers, most = 3, 12 // requests that one refresh may send to each broker of a cluster
-	r := newRig(t, rigOptions{source: []kfake.Opt{kfake.NumBrokers(brokers)}, destination: []kfake.Opt{kfake.NumBrokers(brokers)},
-		define: func(d *mirror.Definition) { d.TopicsInclude, d.ReadOnly = []string{"t.*"}, mirror.Off }})
+	r := newRig(t, rigOptions{
+		source: []kfake.Opt{kfake.NumBrokers(brokers)}, destination: []kfake.Opt{kfake.NumBrokers(brokers)},
+		define: func(d *mirror.Definition) { d.TopicsInclude, d.ReadOnly = []string{"t.*"}, mirror.Off },
+	})
 	r.cfg.RefreshInterval, r.cfg.GroupSyncInterval = time.Second, time.Second
 	var names []string
 	for i := range topics {
@@ -58,7 +60,8 @@ func TestALevelRefreshIsCheap(t *testing.T) {
 	commits := map[string]map[kafka.TopicPartition]kafka.CommittedOffset{}
 	for i := range groups {
 		commits[fmt.Sprintf("g%d", i)] = map[kafka.TopicPartition]kafka.CommittedOffset{
-			{Topic: names[i%topics], Partition: int32(i % partitions)}: {Offset: 1, LeaderEpoch: -1}}
+			{Topic: names[i%topics], Partition: int32(i % partitions)}: {Offset: 1, LeaderEpoch: -1},
+		}
 	}
 	if failed := r.src.CommitMany(t.Context(), commits); len(failed) > 0 {
 		t.Fatalf("%d groups could not be committed", len(failed))

@@ -56,8 +56,10 @@ type Deps struct {
 // event tells what happened to a topic, or with none to the mirror.
 func (d Deps) event(mirrorName, topic, name, message string) {
 	if d.Event != nil {
-		d.Event(mirror.Event{At: time.Now(), Mirror: mirrorName, Topic: topic, Partition: -1, Name: name, From: mirror.NotRecorded,
-			To: mirror.NotRecorded, Message: message})
+		d.Event(mirror.Event{
+			At: time.Now(), Mirror: mirrorName, Topic: topic, Partition: -1, Name: name, From: mirror.NotRecorded,
+			To: mirror.NotRecorded, Message: message,
+		})
 	}
 }
 

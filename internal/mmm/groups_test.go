@@ -39,23 +39,39 @@ func TestPlanGroup(t *testing.T) {
 		{"first", groupCase{source: seenAt("classic", 50)}, 50, false, StatusSynced, ""},
 		{"level", groupCase{source: seenAt("classic", 50), destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now)}, -1, false, StatusSynced, ""},
 		{"clamped", groupCase{source: seenAt("classic", 900)}, 100, false, StatusClamped, "100"},
-		{"level for long: before it expires", groupCase{source: seenAt("classic", 50), destination: seenAt("classic", 50),
-			rows: rowAt(50, 50, StatusSynced, now.Add(-2*time.Hour)), recommit: time.Hour}, 50, false, StatusSynced, ""},
+		{"level for long: before it expires", groupCase{
+			source: seenAt("classic", 50), destination: seenAt("classic", 50),
+			rows: rowAt(50, 50, StatusSynced, now.Add(-2*time.Hour)), recommit: time.Hour,
+		}, 50, false, StatusSynced, ""},
 		{"active", groupCase{source: seenAt("classic", 50), destination: busy}, -1, false, StatusSkipped, reasonActive},
 		{"active and level", groupCase{source: seenAt("classic", 10), destination: busy}, -1, false, StatusSynced, ""},
-		{"gone on here", groupCase{source: seenAt("classic", 50), destination: seenAt("classic", 80), rows: rowAt(50, 50, StatusSynced, now)},
-			-1, false, StatusSkipped, reasonAhead},
-		{"deleted at the source", groupCase{destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now), vouched: map[string]bool{"t": true}},
-			-1, true, "", ""},
-		{"deleted at the source while active", groupCase{destination: busy, rows: rowAt(10, 10, StatusSynced, now), vouched: map[string]bool{"t": true}},
-			-1, false, StatusSkipped, reasonActive},
+		{
+			"gone on here",
+			groupCase{source: seenAt("classic", 50), destination: seenAt("classic", 80), rows: rowAt(50, 50, StatusSynced, now)},
+			-1, false, StatusSkipped, reasonAhead,
+		},
+		{
+			"deleted at the source",
+			groupCase{destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now), vouched: map[string]bool{"t": true}},
+			-1, true, "", "",
+		},
+		{
+			"deleted at the source while active",
+			groupCase{destination: busy, rows: rowAt(10, 10, StatusSynced, now), vouched: map[string]bool{"t": true}},
+			-1, false, StatusSkipped, reasonActive,
+		},
 		{"not seen at the source", groupCase{destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now)}, -1, false, StatusSynced, ""},
-		{"source not readable", groupCase{source: groupSeen{err: mirror.Errorf(mirror.Retriable, "loading")}, rows: rowAt(50, 50, StatusSynced, now)},
-			-1, false, StatusFailed, "loading"},
+		{
+			"source not readable",
+			groupCase{source: groupSeen{err: mirror.Errorf(mirror.Retriable, "loading")}, rows: rowAt(50, 50, StatusSynced, now)},
+			-1, false, StatusFailed, "loading",
+		},
 		{"another kind of group here", groupCase{source: seenAt("share", 50), destination: seenAt("classic", 1)}, -1, false, StatusFailed, "classic"},
 		{"excluded since", groupCase{source: groupSeen{kind: "classic"}, excluded: true, rows: rowAt(50, 50, StatusSynced, now)}, -1, false, StatusSkipped, reasonExcluded},
-		{"paused or promoted", groupCase{source: seenAt("classic", 90), destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now),
-			mode: func(string, int32) syncMode { return syncNot }}, -1, false, StatusSynced, ""},
+		{"paused or promoted", groupCase{
+			source: seenAt("classic", 90), destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now),
+			mode: func(string, int32) syncMode { return syncNot },
+		}, -1, false, StatusSynced, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tt.c
@@ -82,8 +98,10 @@ func TestPlanGroup(t *testing.T) {
 // A refusal leaves the row saying what mirrord committed before.
 func TestARefusedCommitIsTakenBack(t *testing.T) {
 	now := time.UnixMilli(1_000_000_000)
-	c := groupCase{name: "g", source: seenAt("classic", 60), destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now.Add(-time.Minute)),
-		mode: func(string, int32) syncMode { return syncOn }, bounds: map[kafka.TopicPartition]bounds{tp0: {end: 100}}, now: now}
+	c := groupCase{
+		name: "g", source: seenAt("classic", 60), destination: seenAt("classic", 50), rows: rowAt(50, 50, StatusSynced, now.Add(-time.Minute)),
+		mode: func(string, int32) syncMode { return syncOn }, bounds: map[kafka.TopicPartition]bounds{tp0: {end: 100}}, now: now,
+	}
 	for err, status := range map[error]string{kerr.UnknownMemberID: StatusSkipped, kerr.GroupAuthorizationFailed: StatusFailed} {
 		p := c.plan()
 		p.failed(map[kafka.TopicPartition]error{tp0: err}, c.rows)

@@ -15,8 +15,10 @@ import (
 // probeACL tells whether a DENY binds mirrord itself. It denies what nobody does and mirrord does not need, so it harms
 // nobody, even if a crash leaves it there; the next probe removes it.
 func probeACL() kafka.ACL {
-	return kafka.ACL{ResourceType: resourceTopic, PatternType: literal, ResourceName: statestore.CommandsTopic, Operation: "DELETE",
-		Permission: deny, Principal: everyone, Host: anyName}
+	return kafka.ACL{
+		ResourceType: resourceTopic, PatternType: literal, ResourceName: statestore.CommandsTopic, Operation: "DELETE",
+		Permission: deny, Principal: everyone, Host: anyName,
+	}
 }
 
 // How often the rights are asked for, and how long between: a broker learns of a rule a moment after it was accepted, and

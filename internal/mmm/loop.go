@@ -55,10 +55,12 @@ type loop struct {
 
 func newLoop(name string, cfg Config, deps Deps, m *metrics) *loop {
 	log := deps.Log.With(mirror.KeyMirror, name)
-	return &loop{name: name, cfg: cfg, deps: deps, log: log, metrics: m, speaker: newSpeaker(log), recreating: &topicSet{}, created: map[string]time.Time{},
+	return &loop{
+		name: name, cfg: cfg, deps: deps, log: log, metrics: m, speaker: newSpeaker(log), recreating: &topicSet{}, created: map[string]time.Time{},
 		wake: make(chan struct{}, 1), observed: make(chan observation, 1), failures: map[Step][]error{},
 		trouble: map[string]string{}, seeding: map[string]time.Time{}, groupSaid: map[string]time.Time{},
-		board: board{status: Status{Mirror: name, Errors: map[Step]StepError{}, Notes: map[string]string{}}}}
+		board: board{status: Status{Mirror: name, Errors: map[Step]StepError{}, Notes: map[string]string{}}},
+	}
 }
 
 // run drives the mirror until ctx ends. Its observer has ended when it returns.

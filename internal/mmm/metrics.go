@@ -24,8 +24,10 @@ const (
 
 // Steps lists all steps.
 func Steps() []Step {
-	return []Step{StepSource, StepCluster, StepTopics, StepPartitions, StepConfigs, StepGroups, StepShareGroups, StepACLs,
-		StepGuard, StepFinish, StepState}
+	return []Step{
+		StepSource, StepCluster, StepTopics, StepPartitions, StepConfigs, StepGroups, StepShareGroups, StepACLs,
+		StepGuard, StepFinish, StepState,
+	}
 }
 
 // Statuses of a group's offsets, as stored and shown.
@@ -46,12 +48,18 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "mirrord_refresh_duration_seconds",
-			Help: "Time that a full metadata refresh took.", Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 10)}, []string{"mirror"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mirrord_refresh_errors_total",
-			Help: "Failures of a metadata refresh by step; each failed topic, group or ACL counts."}, []string{"mirror", "step"}),
-		groups: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mirrord_group_sync_total",
-			Help: "Groups whose offsets were looked at, by the outcome of the pass."}, []string{"mirror", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "mirrord_refresh_duration_seconds",
+			Help: "Time that a full metadata refresh took.", Buckets: prometheus.ExponentialBuckets(0.005, 2.5, 10),
+		}, []string{"mirror"}),
+		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mirrord_refresh_errors_total",
+			Help: "Failures of a metadata refresh by step; each failed topic, group or ACL counts.",
+		}, []string{"mirror", "step"}),
+		groups: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "mirrord_group_sync_total",
+			Help: "Groups whose offsets were looked at, by the outcome of the pass.",
+		}, []string{"mirror", "status"}),
 	}
 	if r != nil {
 		r.MustRegister(m.duration, m.errors, m.groups)

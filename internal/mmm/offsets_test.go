@@ -69,8 +69,10 @@ func TestDecideOffsetLaws(t *testing.T) {
 			}
 			return nil
 		}
-		c := offsetCase{source: maybe("source"), destination: maybe("destination"), written: rapid.Int64Range(-1, 20).Draw(t, "written"),
-			final: rapid.Bool().Draw(t, "final")}
+		c := offsetCase{
+			source: maybe("source"), destination: maybe("destination"), written: rapid.Int64Range(-1, 20).Draw(t, "written"),
+			final: rapid.Bool().Draw(t, "final"),
+		}
 		c.start = offset.Draw(t, "start")
 		c.end = c.start + offset.Draw(t, "length")
 		if v := c.decide(); v != commit {

@@ -258,15 +258,19 @@ func (v preview) notMirrored(ctx context.Context, src *kafka.Cluster) {
 		for _, key := range slices.Sorted(maps.Keys(q.Values)) {
 			values = append(values, fmt.Sprintf("%s=%v", key, q.Values[key]))
 		}
-		v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{"client quota", q.Entity,
-			fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s' %s", bootstrap, strings.Join(values, ","), entityOptions(q.Entity))})
+		v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{
+			"client quota", q.Entity,
+			fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s' %s", bootstrap, strings.Join(values, ","), entityOptions(q.Entity)),
+		})
 	}
 	users, err := within(ctx, v.loop.cfg.CallTimeout, src.ScramUsers)
 	v.unlessUnsupported(err)
 	for _, user := range slices.Sorted(maps.Keys(users)) {
 		for _, mechanism := range users[user] {
-			v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{"SCRAM user", user,
-				fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s=[password=…]' --entity-type users --entity-name %s", bootstrap, mechanism, user)})
+			v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{
+				"SCRAM user", user,
+				fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s=[password=…]' --entity-type users --entity-name %s", bootstrap, mechanism, user),
+			})
 		}
 	}
 }

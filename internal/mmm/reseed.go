@@ -212,8 +212,10 @@ func (s *reseed) adopt(ctx context.Context) (string, error) {
 func (s *reseed) create(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, replaceTime, errors.New("the deleted topic does not go away"))
 	defer cancel()
-	spec := kafka.TopicSpec{Name: s.topic.Name, Partitions: s.source.partitions, ReplicationFactor: s.mirror.ReplicationFactor,
-		Configs: s.settings}
+	spec := kafka.TopicSpec{
+		Name: s.topic.Name, Partitions: s.source.partitions, ReplicationFactor: s.mirror.ReplicationFactor,
+		Configs: s.settings,
+	}
 	if s.there && len(s.old.Partitions) > 0 {
 		spec.ReplicationFactor = int16(len(s.old.Partitions[0].Replicas))
 	}

@@ -27,8 +27,10 @@ func (m *Manager) Resolve(ctx context.Context, mirrorName string, items, exclude
 	if err != nil {
 		return nil, nil, err
 	}
-	r := resolution{mirror: record, source: source, refused: map[string]error{},
-		taken: func(topic string) (string, bool) { return takenBy(m.deps.View, mirrorName, topic) }}
+	r := resolution{
+		mirror: record, source: source, refused: map[string]error{},
+		taken: func(topic string) (string, bool) { return takenBy(m.deps.View, mirrorName, topic) },
+	}
 	return r.resolve(items, exclude), r.refused, nil
 }
 

@@ -41,9 +41,11 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{changed: make(chan struct{}), mirrors: map[string]statestore.Mirror{}, topics: map[[2]string]statestore.Topic{},
+	return &memory{
+		changed: make(chan struct{}), mirrors: map[string]statestore.Mirror{}, topics: map[[2]string]statestore.Topic{},
 		states: map[mirror.Partition]statestore.PartitionState{}, acls: map[string]statestore.OwnedACL{},
-		groups: map[string]statestore.GroupStatus{}, settings: map[string]statestore.TopicSettings{}}
+		groups: map[string]statestore.GroupStatus{}, settings: map[string]statestore.TopicSettings{},
+	}
 }
 
 func (m *memory) put(_ context.Context, _ string, recs ...statestore.Record) error {
@@ -242,7 +244,8 @@ func newRig(t *testing.T, o rigOptions) *rig {
 		t.Fatal(err)
 	}
 	r.cfg = Config{RefreshInterval: 200 * time.Millisecond, GroupSyncInterval: 200 * time.Millisecond, CallTimeout: 10 * time.Second, DataDir: t.TempDir()}
-	r.deps = Deps{Destination: r.dst, View: r.state, Put: r.state.put, Lease: func() error { return nil },
+	r.deps = Deps{
+		Destination: r.dst, View: r.state, Put: r.state.put, Lease: func() error { return nil },
 		Source:  func(mirror.Definition) (*kafka.Cluster, error) { return r.source.Load(), nil },
 		Owned:   func() []string { return []string{"m"} },
 		Changed: func() <-chan struct{} { return nil },
@@ -250,7 +253,8 @@ func newRig(t *testing.T, o rigOptions) *rig {
 			n, err := io.WriteString(w, t.Name+"\n")
 			return int64(n), err
 		},
-		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})), Registerer: r.registry}
+		Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelInfo})), Registerer: r.registry,
+	}
 	return r
 }
 

@@ -33,8 +33,10 @@ var forced = map[string]string{
 }
 
 // neverCopied are settings about where a cluster keeps a log, not about the log.
-var neverCopied = []string{"remote.storage.enable", "local.retention.ms", "local.retention.bytes", "remote.copy.disable",
-	"remote.log.copy.disable", "remote.log.delete.on.disable", "message.format.version", "message.downconversion.enable"}
+var neverCopied = []string{
+	"remote.storage.enable", "local.retention.ms", "local.retention.bytes", "remote.copy.disable",
+	"remote.log.copy.disable", "remote.log.delete.on.disable", "message.format.version", "message.downconversion.enable",
+}
 
 // topicSettings are the settings of one topic as a cluster described them.
 type topicSettings struct {

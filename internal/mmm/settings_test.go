@@ -7,8 +7,10 @@ import (
 )
 
 func allKnown(more ...string) map[string]bool {
-	known := map[string]bool{keyMaxMessageBytes: true, keyCleanupPolicy: true, "delete.retention.ms": true, "flush.ms": true,
-		"segment.ms": true, "min.insync.replicas": true, keyTimestampDifference: true}
+	known := map[string]bool{
+		keyMaxMessageBytes: true, keyCleanupPolicy: true, "delete.retention.ms": true, "flush.ms": true,
+		"segment.ms": true, "min.insync.replicas": true, keyTimestampDifference: true,
+	}
 	for key := range forced {
 		known[key] = true
 	}
@@ -37,32 +39,54 @@ func TestPlanSettings(t *testing.T) {
 		source kv
 		left   []string
 	}{
-		{name: "a new topic has everything from the start", in: settingsInput{source: topicSettings{explicit: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"}}},
-			set: mirrored(kv{keyCleanupPolicy: "compact"}), source: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"}},
+		{
+			name: "a new topic has everything from the start", in: settingsInput{source: topicSettings{explicit: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"}}},
+			set: mirrored(kv{keyCleanupPolicy: "compact"}), source: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"},
+		},
 		{name: "level", in: settingsInput{destination: topicSettings{explicit: forced}}, source: kv{}},
-		{name: "drift is overwritten", in: settingsInput{source: topicSettings{explicit: kv{"segment.ms": "5"}},
-			destination: topicSettings{explicit: mirrored(kv{"segment.ms": "1", "retention.ms": "10"})}},
-			set: kv{"segment.ms": "5", "retention.ms": "-1"}, source: kv{"segment.ms": "5"}},
+		{
+			name: "drift is overwritten", in: settingsInput{
+				source:      topicSettings{explicit: kv{"segment.ms": "5"}},
+				destination: topicSettings{explicit: mirrored(kv{"segment.ms": "1", "retention.ms": "10"})},
+			},
+			set: kv{"segment.ms": "5", "retention.ms": "-1"}, source: kv{"segment.ms": "5"},
+		},
 		{name: "what only the destination has stays", in: settingsInput{destination: topicSettings{explicit: mirrored(kv{"flush.ms": "7"})}}, source: kv{}},
-		{name: "what the source removed goes", in: settingsInput{owned: []string{"segment.ms"},
-			destination: topicSettings{explicit: mirrored(kv{"segment.ms": "5", "flush.ms": "7"})}}, remove: []string{"segment.ms"}, source: kv{}},
-		{name: "an excluded key is not copied", in: settingsInput{source: topicSettings{explicit: kv{"min.insync.replicas": "2"}}, exclude: []string{"min.insync.replicas"},
-			destination: topicSettings{explicit: forced}}, source: kv{}},
-		{name: "a key excluded since is left as it is", in: settingsInput{owned: []string{"segment.ms"}, exclude: []string{"segment.ms"},
-			destination: topicSettings{explicit: mirrored(kv{"segment.ms": "5"})}}, source: kv{}},
+		{name: "what the source removed goes", in: settingsInput{
+			owned:       []string{"segment.ms"},
+			destination: topicSettings{explicit: mirrored(kv{"segment.ms": "5", "flush.ms": "7"})},
+		}, remove: []string{"segment.ms"}, source: kv{}},
+		{name: "an excluded key is not copied", in: settingsInput{
+			source: topicSettings{explicit: kv{"min.insync.replicas": "2"}}, exclude: []string{"min.insync.replicas"},
+			destination: topicSettings{explicit: forced},
+		}, source: kv{}},
+		{name: "a key excluded since is left as it is", in: settingsInput{
+			owned: []string{"segment.ms"}, exclude: []string{"segment.ms"},
+			destination: topicSettings{explicit: mirrored(kv{"segment.ms": "5"})},
+		}, source: kv{}},
 		{name: "forced keys win over excludes", in: settingsInput{exclude: []string{"retention.ms", "compression.type"}}, set: forced, source: kv{}},
-		{name: "an unknown key is left out and told", in: settingsInput{source: topicSettings{explicit: kv{"new.key": "1"}}, known: allKnown(),
-			destination: topicSettings{explicit: forced}}, left: []string{"new.key"}, source: kv{}},
-		{name: "an older destination gets the older timestamp limit", in: settingsInput{known: older},
+		{name: "an unknown key is left out and told", in: settingsInput{
+			source: topicSettings{explicit: kv{"new.key": "1"}}, known: allKnown(),
+			destination: topicSettings{explicit: forced},
+		}, left: []string{"new.key"}, source: kv{}},
+		{
+			name: "an older destination gets the older timestamp limit", in: settingsInput{known: older},
 			set:    kv{"compression.type": "producer", "message.timestamp.type": "CreateTime", "retention.ms": "-1", "retention.bytes": "-1", keyTimestampDifference: maxInt64},
-			source: kv{}},
-		{name: "the size limit is raised though excluded", in: settingsInput{exclude: []string{keyMaxMessageBytes},
+			source: kv{},
+		},
+		{name: "the size limit is raised though excluded", in: settingsInput{
+			exclude:     []string{keyMaxMessageBytes},
 			source:      topicSettings{explicit: kv{keyMaxMessageBytes: "5000000"}, maxMessageBytes: 5000000},
-			destination: topicSettings{explicit: forced, maxMessageBytes: 1048588}}, set: kv{keyMaxMessageBytes: "5000000"}, source: kv{}},
-		{name: "the size limit is not lowered by a source's default", in: settingsInput{source: topicSettings{maxMessageBytes: 1048588},
-			destination: topicSettings{explicit: forced, maxMessageBytes: 9000000}}, source: kv{}},
-		{name: "where the log is kept is the destination's business", in: settingsInput{source: topicSettings{explicit: kv{"remote.storage.enable": "true"}},
-			destination: topicSettings{explicit: forced}}, source: kv{}},
+			destination: topicSettings{explicit: forced, maxMessageBytes: 1048588},
+		}, set: kv{keyMaxMessageBytes: "5000000"}, source: kv{}},
+		{name: "the size limit is not lowered by a source's default", in: settingsInput{
+			source:      topicSettings{maxMessageBytes: 1048588},
+			destination: topicSettings{explicit: forced, maxMessageBytes: 9000000},
+		}, source: kv{}},
+		{name: "where the log is kept is the destination's business", in: settingsInput{
+			source:      topicSettings{explicit: kv{"remote.storage.enable": "true"}},
+			destination: topicSettings{explicit: forced},
+		}, source: kv{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := planSettings(tt.in)
@@ -75,8 +99,10 @@ func TestPlanSettings(t *testing.T) {
 
 // Applying a plan leaves nothing to do, and what mirrord has set is owned.
 func TestPlanSettingsSettles(t *testing.T) {
-	in := settingsInput{source: topicSettings{explicit: map[string]string{"segment.ms": "5", keyCleanupPolicy: "compact"}, maxMessageBytes: 2000000},
-		destination: topicSettings{explicit: map[string]string{"flush.ms": "1", "delete.retention.ms": "9"}, maxMessageBytes: 1048588}, owned: []string{"delete.retention.ms"}}
+	in := settingsInput{
+		source:      topicSettings{explicit: map[string]string{"segment.ms": "5", keyCleanupPolicy: "compact"}, maxMessageBytes: 2000000},
+		destination: topicSettings{explicit: map[string]string{"flush.ms": "1", "delete.retention.ms": "9"}, maxMessageBytes: 1048588}, owned: []string{"delete.retention.ms"},
+	}
 	p := planSettings(in)
 	maps.Copy(in.destination.explicit, p.set)
 	for _, key := range p.remove {

@@ -73,8 +73,10 @@ func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observa
 		return settingsPlan{}, false
 	}
 	record, _ := l.deps.View.Settings(l.name, t.Name)
-	plan := planSettings(settingsInput{source: source, destination: now, exclude: m.TopicPropertiesExclude, known: d.known,
-		owned: record.Owned})
+	plan := planSettings(settingsInput{
+		source: source, destination: now, exclude: m.TopicPropertiesExclude, known: d.known,
+		owned: record.Owned,
+	})
 	l.spareSeeding(t.Name, plan, now)
 	return plan, true
 }

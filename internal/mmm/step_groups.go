@@ -89,8 +89,10 @@ func (l *loop) groupCases(source groupsSeen, of scope) (cases []groupCase) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		c := groupCase{name: name, source: all[name], rows: rows[name], mode: of.mode, vouched: source.vouched, now: time.Now(),
-			excluded: !sel.selects(name)}
+		c := groupCase{
+			name: name, source: all[name], rows: rows[name], mode: of.mode, vouched: source.vouched, now: time.Now(),
+			excluded: !sel.selects(name),
+		}
 		if c.matters() {
 			cases = append(cases, c)
 		}

@@ -38,8 +38,10 @@ func (l *loop) topicsInput(m statestore.Mirror, source, destination catalog) top
 	for _, p := range l.deps.View.Partitions(l.name) {
 		states[p.Topic] = append(states[p.Topic], p)
 	}
-	return topicsInput{mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: destination, states: states,
-		trouble: l.trouble, busy: l.recreating.list(), young: l.young(destination), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) }}
+	return topicsInput{
+		mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: destination, states: states,
+		trouble: l.trouble, busy: l.recreating.list(), young: l.young(destination), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) },
+	}
 }
 
 // tellNotes says once which patterns match nothing and which topics were left alone.
@@ -76,8 +78,10 @@ func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPla
 			continue
 		}
 		indexes = append(indexes, i)
-		specs = append(specs, kafka.TopicSpec{Name: p.after.Name, Partitions: p.after.Partitions,
-			ReplicationFactor: m.ReplicationFactor, Configs: settings})
+		specs = append(specs, kafka.TopicSpec{
+			Name: p.after.Name, Partitions: p.after.Partitions,
+			ReplicationFactor: m.ReplicationFactor, Configs: settings,
+		})
 	}
 	if len(specs) == 0 {
 		return plans

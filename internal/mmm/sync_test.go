@@ -208,8 +208,10 @@ func withACLs(user string, super bool, acls ...kfake.ACL) rigOptions {
 		login = kfake.User("PLAIN", user, "secret", acls...)
 	}
 	opts := []kfake.Opt{kfake.EnableSASL(), kfake.EnableACLs(), login}
-	return rigOptions{source: opts, destination: opts, security: mirror.Security{Protocol: "SASL_PLAINTEXT",
-		SASL: mirror.SASL{Mechanism: "PLAIN", Username: user, Password: "${env:MMM_TEST_PASSWORD}"}}}
+	return rigOptions{source: opts, destination: opts, security: mirror.Security{
+		Protocol: "SASL_PLAINTEXT",
+		SASL:     mirror.SASL{Mechanism: "PLAIN", Username: user, Password: "${env:MMM_TEST_PASSWORD}"},
+	}}
 }
 
 func (r *rig) aclsOf(c *kafka.Cluster) []kafka.ACL {
@@ -252,9 +254,13 @@ func TestACLsFollowAndRightsToWriteWait(t *testing.T) {
 
 func TestTheGuardWouldLockOutAnOrdinaryUser(t *testing.T) {
 	t.Setenv("MMM_TEST_PASSWORD", "secret")
-	o := withACLs("plain", false, kfake.ACL{Resource: kmsg.ACLResourceTypeCluster, Name: "kafka-cluster", Pattern: kmsg.ACLResourcePatternTypeLiteral,
-		Operation: kmsg.ACLOperationAlter, Allow: true}, kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: "*", Pattern: kmsg.ACLResourcePatternTypeLiteral,
-		Operation: kmsg.ACLOperationAll, Allow: true})
+	o := withACLs("plain", false, kfake.ACL{
+		Resource: kmsg.ACLResourceTypeCluster, Name: "kafka-cluster", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationAlter, Allow: true,
+	}, kfake.ACL{
+		Resource: kmsg.ACLResourceTypeTopic, Name: "*", Pattern: kmsg.ACLResourcePatternTypeLiteral,
+		Operation: kmsg.ACLOperationAll, Allow: true,
+	})
 	r := newRig(t, o)
 	err := ProbeGuard(t.Context(), r.dst)
 	if !errors.Is(err, ErrNotSuperUser) {

@@ -10,8 +10,10 @@ import (
 )
 
 // internalTopics belong to a cluster itself or to mirrord, whatever the cluster says about them.
-var internalTopics = []string{"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
-	"__mirror_state", "__mirror_commands"}
+var internalTopics = []string{
+	"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata",
+	"__mirror_state", "__mirror_commands",
+}
 
 // topicInfo is one topic as a cluster described it.
 type topicInfo struct {
@@ -156,20 +158,26 @@ func (in topicsInput) fromSource(p topicPlan) topicPlan {
 	case !ok && t.SourceID.IsZero():
 		p.after.Message = "the source has no such topic"
 	case !ok:
-		p.after.Finding = statestore.Finding{Kind: mirror.SourceGone,
-			Message: fmt.Sprintf("source topic %s (id %s) was deleted; stop it, or recover it once it is back", t.Name, t.SourceID)}
+		p.after.Finding = statestore.Finding{
+			Kind:    mirror.SourceGone,
+			Message: fmt.Sprintf("source topic %s (id %s) was deleted; stop it, or recover it once it is back", t.Name, t.SourceID),
+		}
 	case s.err != nil:
 		p.after.Message = "source topic: " + s.err.Error()
 	case internalTopic(t.Name, s):
 		p.after.Message = "an internal topic is never mirrored"
 	case !t.SourceID.IsZero() && s.id != t.SourceID:
-		p.after.Finding = statestore.Finding{Kind: mirror.SourceGone,
+		p.after.Finding = statestore.Finding{
+			Kind: mirror.SourceGone,
 			Message: fmt.Sprintf("source topic %s was deleted and created again: its id was %s and is now %s; "+
-				"recover --reseed copies the new one, stop keeps the old copy", t.Name, t.SourceID, s.id)}
+				"recover --reseed copies the new one, stop keeps the old copy", t.Name, t.SourceID, s.id),
+		}
 	case s.partitions < t.Partitions:
-		p.after.Finding = statestore.Finding{Kind: mirror.SourceGone,
+		p.after.Finding = statestore.Finding{
+			Kind: mirror.SourceGone,
 			Message: fmt.Sprintf("source topic %s has %d partitions and had %d: it was created again; "+
-				"recover --reseed copies the new one, stop keeps the old copy", t.Name, s.partitions, t.Partitions)}
+				"recover --reseed copies the new one, stop keeps the old copy", t.Name, s.partitions, t.Partitions),
+		}
 	case t.DestinationID.IsZero():
 		return in.firstTime(p, s)
 	default:
@@ -199,9 +207,11 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 		p.after.Message = "the destination has an internal topic of this name"
 	case d.partitions > s.partitions:
 		p.after.DestinationID = d.id
-		p.after.Finding = statestore.Finding{Kind: mirror.Diverged,
+		p.after.Finding = statestore.Finding{
+			Kind: mirror.Diverged,
 			Message: fmt.Sprintf("destination topic %s has %d partitions, the source has %d, and partitions cannot be taken away; "+
-				"recover --reseed recreates it, or leave it and stop", name, d.partitions, s.partitions)}
+				"recover --reseed recreates it, or leave it and stop", name, d.partitions, s.partitions),
+		}
 	case d.partitions < s.partitions && !d.holdsData:
 		p.after.DestinationID, p.grow, p.why = d.id, s.partitions, "topic taken over"
 	default: // with fewer partitions and data: what is there is compared first, see again
@@ -219,14 +229,18 @@ func (in topicsInput) again(p topicPlan, s topicInfo) topicPlan {
 	case !ok && in.young[t.Name]:
 		p.after.Message = "the destination does not show the new topic yet"
 	case !ok:
-		p.after.Finding = statestore.Finding{Kind: mirror.DestinationGone,
-			Message: fmt.Sprintf("destination topic %s (id %s) was deleted by somebody; recover creates and copies it again", t.Name, t.DestinationID)}
+		p.after.Finding = statestore.Finding{
+			Kind:    mirror.DestinationGone,
+			Message: fmt.Sprintf("destination topic %s (id %s) was deleted by somebody; recover creates and copies it again", t.Name, t.DestinationID),
+		}
 	case d.err != nil:
 		p.after.Message = "destination topic: " + d.err.Error()
 	case d.id != t.DestinationID:
-		p.after.Finding = statestore.Finding{Kind: mirror.DestinationGone,
+		p.after.Finding = statestore.Finding{
+			Kind: mirror.DestinationGone,
 			Message: fmt.Sprintf("destination topic %s was deleted and created again by somebody: its id was %s and is now %s; "+
-				"recover takes the new one", t.Name, t.DestinationID, d.id)}
+				"recover takes the new one", t.Name, t.DestinationID, d.id),
+		}
 	case d.partitions > s.partitions:
 		p.after.Message = fmt.Sprintf("destination topic has %d partitions, the source %d: the others are not mirrored", d.partitions, s.partitions)
 	case s.partitions > t.Partitions && !in.agreed(t):

@@ -59,43 +59,75 @@ func TestPlanTopic(t *testing.T) {
 		{name: "level", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, idle: true},
 		{name: "missing at the destination", record: started, source: catalog{"t": source(6)}, create: true, parts: 6},
 		{name: "fewer partitions and no data", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(3)}, grow: 6, parts: 6},
-		{name: "fewer partitions and data: compared first", record: started, source: catalog{"t": source(6)},
-			destination: catalog{"t": {id: id('d'), partitions: 3, holdsData: true}}, parts: 3},
-		{name: "more partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(9)},
-			finding: mirror.Diverged, says: []string{"9", "6"}, parts: 6},
+		{
+			name: "fewer partitions and data: compared first", record: started, source: catalog{"t": source(6)},
+			destination: catalog{"t": {id: id('d'), partitions: 3, holdsData: true}}, parts: 3,
+		},
+		{
+			name: "more partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(9)},
+			finding: mirror.Diverged, says: []string{"9", "6"}, parts: 6,
+		},
 		{name: "same partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(6)}, parts: 6},
-		{name: "grown at the source", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
-			states: inState(mirror.Mirroring), grow: 4, parts: 4},
-		{name: "grown on both sides", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(4)},
-			states: inState(mirror.Mirroring), parts: 4},
-		{name: "grown at the source, not compared yet", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
-			states: inState(mirror.LogTruncation), says: []string{"4 partitions"}, parts: 1},
-		{name: "grown while a partition fails in passing", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
-			states: []statestore.PartitionState{{Partition: mirror.Partition{TopicID: id('s')}, State: mirror.Failed, Previous: mirror.Mirroring}}, grow: 4, parts: 4},
+		{
+			name: "grown at the source", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: inState(mirror.Mirroring), grow: 4, parts: 4,
+		},
+		{
+			name: "grown on both sides", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(4)},
+			states: inState(mirror.Mirroring), parts: 4,
+		},
+		{
+			name: "grown at the source, not compared yet", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: inState(mirror.LogTruncation), says: []string{"4 partitions"}, parts: 1,
+		},
+		{
+			name: "grown while a partition fails in passing", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},
+			states: []statestore.PartitionState{{Partition: mirror.Partition{TopicID: id('s')}, State: mirror.Failed, Previous: mirror.Mirroring}}, grow: 4, parts: 4,
+		},
 		{name: "source deleted", record: settled(3), destination: catalog{"t": here(3)}, finding: mirror.SourceGone, says: []string{"deleted"}, parts: 3},
-		{name: "source recreated", record: settled(3), source: catalog{"t": {id: id('n'), partitions: 3}}, destination: catalog{"t": here(3)},
-			finding: mirror.SourceGone, says: []string{id('s').String(), id('n').String()}, parts: 3},
-		{name: "source recreated with fewer partitions, without ids", record: settled(3), source: catalog{"t": source(2)},
-			destination: catalog{"t": here(3)}, finding: mirror.SourceGone, says: []string{"2", "3"}, parts: 3},
-		{name: "source not readable", record: settled(3), source: catalog{"t": {err: mirror.Errorf(mirror.Refused, "no right")}},
-			destination: catalog{"t": here(3)}, says: []string{"no right"}, parts: 3},
+		{
+			name: "source recreated", record: settled(3), source: catalog{"t": {id: id('n'), partitions: 3}}, destination: catalog{"t": here(3)},
+			finding: mirror.SourceGone, says: []string{id('s').String(), id('n').String()}, parts: 3,
+		},
+		{
+			name: "source recreated with fewer partitions, without ids", record: settled(3), source: catalog{"t": source(2)},
+			destination: catalog{"t": here(3)}, finding: mirror.SourceGone, says: []string{"2", "3"}, parts: 3,
+		},
+		{
+			name: "source not readable", record: settled(3), source: catalog{"t": {err: mirror.Errorf(mirror.Refused, "no right")}},
+			destination: catalog{"t": here(3)}, says: []string{"no right"}, parts: 3,
+		},
 		{name: "destination deleted", record: settled(3), source: catalog{"t": source(3)}, finding: mirror.DestinationGone, says: []string{"deleted"}, parts: 3},
-		{name: "destination recreated", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": {id: id('n'), partitions: 3}},
-			finding: mirror.DestinationGone, says: []string{id('d').String(), id('n').String()}, parts: 3},
-		{name: "created again by recover", record: with(settled(3), func(t *statestore.Topic) { t.DestinationID = mirror.TopicID{} }),
-			source: catalog{"t": source(3)}, create: true, parts: 3},
-		{name: "a finding stays", record: with(settled(3), func(t *statestore.Topic) { t.Finding.Message = "x" }), source: catalog{"t": source(3)},
-			destination: catalog{"t": here(3)}, idle: true},
+		{
+			name: "destination recreated", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": {id: id('n'), partitions: 3}},
+			finding: mirror.DestinationGone, says: []string{id('d').String(), id('n').String()}, parts: 3,
+		},
+		{
+			name: "created again by recover", record: with(settled(3), func(t *statestore.Topic) { t.DestinationID = mirror.TopicID{} }),
+			source: catalog{"t": source(3)}, create: true, parts: 3,
+		},
+		{
+			name: "a finding stays", record: with(settled(3), func(t *statestore.Topic) { t.Finding.Message = "x" }), source: catalog{"t": source(3)},
+			destination: catalog{"t": here(3)}, idle: true,
+		},
 		{name: "paused is left alone", record: with(settled(3), func(t *statestore.Topic) { t.Wish = mirror.Paused }), idle: true},
-		{name: "stopped by command stays stopped", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.ByCommand = mirror.Stopped, true }),
-			source: catalog{"t": source(5)}, destination: catalog{"t": here(3)}, idle: true},
-		{name: "stopped by an exclude that is gone", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true }),
-			source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, wish: mirror.Mirroring, parts: 3},
-		{name: "newly excluded", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, exclude: "t",
-			wish: mirror.Stopped, parts: 3},
+		{
+			name: "stopped by command stays stopped", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.ByCommand = mirror.Stopped, true }),
+			source: catalog{"t": source(5)}, destination: catalog{"t": here(3)}, idle: true,
+		},
+		{
+			name: "stopped by an exclude that is gone", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true }),
+			source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, wish: mirror.Mirroring, parts: 3,
+		},
+		{
+			name: "newly excluded", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, exclude: "t",
+			wish: mirror.Stopped, parts: 3,
+		},
 		{name: "never existed", record: started, says: []string{"no such topic"}},
-		{name: "internal", record: with(started, func(t *statestore.Topic) { t.Name = "__consumer_offsets" }),
-			source: catalog{"__consumer_offsets": source(1)}, says: []string{"internal"}},
+		{
+			name: "internal", record: with(started, func(t *statestore.Topic) { t.Name = "__consumer_offsets" }),
+			source: catalog{"__consumer_offsets": source(1)}, says: []string{"internal"},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := testMirror("t")
@@ -103,8 +135,10 @@ func TestPlanTopic(t *testing.T) {
 			if tt.exclude != "" {
 				m.TopicsExclude = []string{tt.exclude}
 			}
-			in := topicsInput{mirror: m, topics: []statestore.Topic{tt.record}, source: tt.source, destination: tt.destination,
-				states: map[string][]statestore.PartitionState{"t": tt.states}, taken: nobody}
+			in := topicsInput{
+				mirror: m, topics: []statestore.Topic{tt.record}, source: tt.source, destination: tt.destination,
+				states: map[string][]statestore.PartitionState{"t": tt.states}, taken: nobody,
+			}
 			plans, _ := planTopics(in)
 			if tt.idle {
 				if len(plans) != 0 {
@@ -140,10 +174,14 @@ func TestDiscovery(t *testing.T) {
 	m.TopicsExclude = []string{"orders-secret"}
 	m.PendingInclude, m.PendingExclude = []string{"pay.+"}, []string{"payroll"}
 	one := topicInfo{id: id('s'), partitions: 1}
-	source := catalog{"orders": one, "orders-old": one, "orders-secret": one, "payments": one, "payroll": one, "other": one,
-		"orders-taken": one, "orders-internal": {id: id('s'), partitions: 1, internal: true}, "orders-here": one, "__mirror_state": one}
-	plans, notes := planTopics(topicsInput{mirror: m, source: source, destination: catalog{"orders-here": {id: id('d'), partitions: 1}},
-		taken: func(topic string) (string, bool) { return "first", topic == "orders-taken" }})
+	source := catalog{
+		"orders": one, "orders-old": one, "orders-secret": one, "payments": one, "payroll": one, "other": one,
+		"orders-taken": one, "orders-internal": {id: id('s'), partitions: 1, internal: true}, "orders-here": one, "__mirror_state": one,
+	}
+	plans, notes := planTopics(topicsInput{
+		mirror: m, source: source, destination: catalog{"orders-here": {id: id('d'), partitions: 1}},
+		taken: func(topic string) (string, bool) { return "first", topic == "orders-taken" },
+	})
 	var created, recorded []string
 	for _, p := range plans {
 		if p.create {
@@ -196,11 +234,35 @@ func TestMergeTopicLetsCommandsWin(t *testing.T) {
 }
 
 func TestSuspects(t *testing.T) {
-	topics := []statestore.Topic{settled(1), with(settled(1), func(t *statestore.Topic) { t.Name = "u" }),
-		with(settled(1), func(t *statestore.Topic) { t.Name, t.Wish = "p", mirror.Paused })}
+	topics := []statestore.Topic{
+		settled(1), with(settled(1), func(t *statestore.Topic) { t.Name = "u" }),
+		with(settled(1), func(t *statestore.Topic) { t.Name, t.Wish = "p", mirror.Paused }),
+	}
 	seen := catalog{"t": {id: id('n')}}
 	got := suspects(topics, seen, func(t statestore.Topic) mirror.TopicID { return t.SourceID })
 	if strings.Join(got, " ") != "t u" {
 		t.Errorf("suspects %v", got)
+	}
+}
+
+// What a mirror left on a destination whose state is gone waits for the operator, with its ids known and unguarded.
+func TestPlanTopics_RemainsOfALostStateArePaused(t *testing.T) {
+	m := statestore.Mirror{Definition: mirror.DefaultDefinition("m")}
+	m.TopicsInclude = []string{"t"}
+	in := topicsInput{mirror: m, source: catalog{"t": {id: id('s'), partitions: 3}},
+		destination: catalog{"t": {id: id('d'), partitions: 2, remains: true}}, taken: func(string) (string, bool) { return "", false }}
+	plans, _ := planTopics(in)
+	if len(plans) != 1 || plans[0].create || plans[0].after.Wish != mirror.Paused || plans[0].after.ByCommand || plans[0].after.Message == "" {
+		t.Fatalf("discovered: %+v", plans)
+	}
+	in.topics = []statestore.Topic{plans[0].after}
+	plans, _ = planTopics(in)
+	settled := plans[0].after
+	if settled.SourceID != id('s') || settled.DestinationID != id('d') || settled.Partitions != 2 || plans[0].grow != 0 || settled.Message == "" || !wishLost(settled) {
+		t.Fatalf("settled: %+v", plans)
+	}
+	in.topics = []statestore.Topic{settled}
+	if plans, _ = planTopics(in); len(plans) != 0 {
+		t.Fatalf("then nothing is to be done: %+v", plans)
 	}
 }
