@@ -87,6 +87,9 @@ func PartitionRowOf(v *statestore.View, p statestore.PartitionState) PartitionRo
 		Mirror: p.Mirror, Topic: p.Topic, Partition: p.Index, SourceOffset: -1, DestinationOffset: -1, Lag: -1, LagSeconds: -1,
 		State: p.State.String(), PreviousState: p.Previous.String(), RetryAttempt: p.RetryAttempt, ErrorMessage: p.ErrorMessage,
 	}
+	if t, ok := v.Topic(p.Mirror, p.Topic); ok && p.State == mirror.Paused && p.ErrorMessage == "" {
+		row.ErrorMessage = t.Message // why, where it was not a command
+	}
 	last, _ := v.LastMirror(p.Partition)
 	row.LastMirrorEpoch, row.LastMirrorOffset = last.LeaderEpoch, last.Offset
 	if at, _, ok := v.Report(p.Partition); ok {

@@ -72,6 +72,7 @@ func (d *Daemon) wire() parts {
 		Lease:      lease,
 		Owned:      func() []string { return c.OwnedMirrors() },
 		Changed:    func() <-chan struct{} { return c.Changed() },
+		Fresh:      view.Fresh,
 		Tail:       e.tail,
 		Event:      d.events.Add,
 		Log:        d.component("metadata"),
