@@ -97,9 +97,10 @@ func (p *proposal) cause() error {
 
 var errOnRequest = errors.New("set to FAILED on request")
 
-// failureLevel lets a first failure pass silently: a rebalance is enough for one.
+// failureLevel lets a first failure pass silently: a rebalance is enough for one. What goes on failing is told ever more
+// rarely.
 func failureLevel(fails int) slog.Level {
-	if fails < 3 {
+	if fails < 4 || fails&(fails-1) != 0 {
 		return slog.LevelDebug
 	}
 	return slog.LevelWarn
