@@ -125,6 +125,23 @@ func TestR16_LostSessionStopsAtOnce(t *testing.T) {
 	}
 }
 
+// A static member that restarts gets its shards back without the group having noticed that it was away.
+func TestStaticMemberComesBack(t *testing.T) {
+	b := newBench(t)
+	static := func(d *Deps) { d.Config.InstanceID = "host-1" }
+	one := b.start("one", static)
+	one.owns(20*time.Second, all)
+	one.mirrored("east", 2, "orders")
+	one.stop()
+	again := b.start("one", static)
+	began := time.Now()
+	again.owns(20*time.Second, all)
+	again.reach("east", 2, mirror.Mirroring, "orders")
+	if took := time.Since(began); took > testSession {
+		t.Errorf("took %v", took)
+	}
+}
+
 func TestThousandsOfPartitionsStopInFewSteps(t *testing.T) {
 	b := newBench(t)
 	i := b.start("one")

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -69,10 +70,10 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 }
 
 // publish shows others what this instance owns now, and sets how often the data path is to be looked at.
-func (r *runner) publish() {
+func (r *runner) publish(now time.Time) {
 	var rows []stateRow
 	driven, allDriven := 0, len(r.shards) == len(r.assigned)
-	r.pace = pollIdle
+	r.pace, r.young = pollIdle, false
 	for _, s := range r.shards {
 		if s.phase == releasing {
 			r.pace = pollDraining
@@ -88,6 +89,9 @@ func (r *runner) publish() {
 				state.State = mirror.Unknown
 			}
 			r.pace = min(r.pace, paceOf(state))
+			if state.State != mirror.Stopped && now.Sub(t.since) < youth {
+				r.pace, r.young = min(r.pace, pollSettling), true
+			}
 			rows = append(rows, stateRow{p.Mirror, t.topic, p.Index, state.State})
 		}
 	}

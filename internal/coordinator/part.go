@@ -84,6 +84,7 @@ func (r *runner) collect(s *shard) {
 	for p, t := range s.parts {
 		if parts[p] == nil {
 			t.abandon()
+			delete(r.rows, p)
 		}
 	}
 	s.parts = parts

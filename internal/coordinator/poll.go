@@ -13,6 +13,9 @@ const (
 	pollDraining = 50 * time.Millisecond // something is to be paused or stopped, and somebody waits for it
 	pollSettling = 500 * time.Millisecond
 	pollIdle     = 2 * time.Second // also how often positions are reported
+	// youth is for how long after a change of state a partition's positions are reported more often: somebody may be
+	// watching it.
+	youth = 10 * time.Second
 	// settleTime is how long a partition has to run after a failure before that is forgotten.
 	settleTime = 3 * time.Second
 	// reportRows bounds a ShardReport, which has to fit into one record.
@@ -31,25 +34,34 @@ func (r *runner) poll(now time.Time) (news bool) {
 	for _, p := range positions {
 		r.reports[p.Partition] = p
 	}
-	for _, s := range r.shards {
-		news = news || s.phase == releasing
-		if r.pace == pollIdle {
-			continue // none of them waits for anything
-		}
-		for _, t := range s.parts {
-			r.observe(t, now)
-			news = news || t.event.what != nothing
-		}
+	due := now.Sub(r.reported) >= r.reportPause()
+	if due {
+		r.reported = now
 	}
-	if now.Sub(r.reported) < pollIdle {
-		return news
-	}
-	r.reported = now
 	for _, s := range r.shards {
-		r.report(s, now)
-		news = news || s.rowsDirty || len(s.epochs) > 0
+		happened := r.pace != pollIdle && r.observeAll(s, now) // else none of them waits for anything
+		if due || happened {
+			r.report(s, now)
+		}
+		news = news || happened || s.phase == releasing || s.rowsDirty || len(s.epochs) > 0
 	}
 	return news
+}
+
+func (r *runner) reportPause() time.Duration {
+	if r.young {
+		return pollSettling
+	}
+	return pollIdle
+}
+
+// observeAll observes the partitions of a shard and reports whether anything has happened to one of them.
+func (r *runner) observeAll(s *shard, now time.Time) (happened bool) {
+	for _, t := range s.parts {
+		r.observe(t, now)
+		happened = happened || t.event.what != nothing
+	}
+	return happened
 }
 
 // paceOf is how often a partition in a state needs a look at the data path.
@@ -120,11 +132,7 @@ func (r *runner) report(s *shard, now time.Time) {
 		if !ok {
 			continue
 		}
-		row := statestore.ReportedPosition{Partition: p, SourceOffset: at.SourceOffset, DestinationOffset: at.DestinationOffset}
-		if !at.OldestUnmirrored.IsZero() {
-			row.LagMillis = max(0, now.Sub(at.OldestUnmirrored).Milliseconds())
-		}
-		rows = append(rows, row)
+		rows = append(rows, r.positionRow(p, at, now))
 		if epochs, news := withEpoch(r.view.Epochs(p), at.SourceEpoch); news {
 			s.epochs = append(s.epochs, statestore.SourceEpochs{Partition: p, Epochs: epochs})
 		}
@@ -133,6 +141,30 @@ func (r *runner) report(s *shard, now time.Time) {
 	if !slices.Equal(rows, s.rows) {
 		s.rows, s.rowsDirty = rows, true
 	}
+}
+
+// positionRow is what is reported of a partition. What the data path does not know now, because it has only begun to look
+// or a cluster does not answer, stays as it was last known.
+func (r *runner) positionRow(p mirror.Partition, at mirror.PositionReport, now time.Time) statestore.ReportedPosition {
+	row := statestore.ReportedPosition{Partition: p, SourceOffset: at.SourceOffset, DestinationOffset: at.DestinationOffset}
+	if !at.OldestUnmirrored.IsZero() {
+		row.LagMillis = max(0, now.Sub(at.OldestUnmirrored).Milliseconds())
+	}
+	last, known := r.rows[p]
+	if !known {
+		last, _, known = r.view.Report(p)
+	}
+	if known && row.DestinationOffset < 0 {
+		row.DestinationOffset = last.DestinationOffset
+	}
+	if known && row.SourceOffset < 0 {
+		row.SourceOffset = last.SourceOffset
+		if at.OldestUnmirrored.IsZero() {
+			row.LagMillis = last.LagMillis
+		}
+	}
+	r.rows[p] = row
+	return row
 }
 
 // keptEpochs is how many leader epochs of the source are remembered.

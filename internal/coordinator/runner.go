@@ -30,6 +30,7 @@ type runner struct {
 	targets   []mirror.Target           // as last given to the data path
 	known     map[mirror.Partition]bool // of targets
 	reports   map[mirror.Partition]mirror.PositionReport
+	rows      map[mirror.Partition]statestore.ReportedPosition // as last reported
 
 	notBefore map[int32]time.Time // shards that are not to be taken up before
 	ending    bool
@@ -38,6 +39,7 @@ type runner struct {
 	viewed                  <-chan struct{} // closed when the view has changed since it was indexed
 	version                 int64           // of the view, as indexed
 	dueAt                   time.Time       // when the partitions are to be looked at though nothing happens
+	young                   bool            // some partition has changed its state a moment ago
 	pace                    time.Duration   // between looks at the data path
 	polled                  time.Time       // when positions were last asked for
 	reported                time.Time
@@ -49,7 +51,7 @@ func newRunner(c *Coordinator) *runner {
 	return &runner{Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
 		notBefore: map[int32]time.Time{}, seen: newSightings(), batches: map[*batch]bool{}, lags: map[string]bool{},
 		commanded: map[[2]string]time.Time{}, lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
-		reports: map[mirror.Partition]mirror.PositionReport{}}
+		reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{}}
 }
 
 const (
@@ -119,7 +121,7 @@ func (r *runner) pass(now time.Time) {
 	}
 	r.launch()
 	r.reconcile()
-	r.publish()
+	r.publish(now)
 	r.logShards()
 	r.dueAt = r.nextDue(now)
 }

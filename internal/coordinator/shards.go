@@ -233,8 +233,9 @@ func (r *runner) drop(s *shard) {
 	for _, i := range s.items {
 		i.done(errEnded)
 	}
-	for _, t := range s.parts {
+	for p, t := range s.parts {
 		t.abandon()
+		delete(r.rows, p)
 	}
 	for _, f := range s.over {
 		f()
