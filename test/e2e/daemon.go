@@ -67,6 +67,10 @@ func NewDaemon(t testing.TB, s Settings) *Daemon {
 		d.end()
 		if t.Failed() {
 			t.Logf("mirrord's log\n%s", tail(filepath.Join(d.dir, "log"), 6000))
+			if keep := os.Getenv("MIRRORD_E2E_LOGS"); keep != "" { // a folder for whole logs of failed tests
+				name := strings.NewReplacer("/", "_", "=", "_").Replace(t.Name()) + filepath.Base(filepath.Dir(d.dir)) + filepath.Base(d.dir)
+				_ = os.WriteFile(filepath.Join(keep, name), []byte(d.Log()), 0o644)
+			}
 		}
 	})
 	return d
@@ -92,13 +96,6 @@ func (d *Daemon) Write(s Settings) {
 		}
 	}
 	must(d.t, os.WriteFile(d.ConfigFile(), []byte(b.String()), 0o600))
-}
-
-func connection(bootstrap, security string) string {
-	if security != "" {
-		security = ", security: " + security
-	}
-	return fmt.Sprintf("{bootstrap_servers: %s%s}", list(strings.Split(bootstrap, ",")), security)
 }
 
 func list(items []string) string {
@@ -214,15 +211,6 @@ func (d *Daemon) post(path, token string, body, answer any) int {
 		must(d.t, json.Unmarshal(got, answer))
 	}
 	return resp.StatusCode
-}
-
-// API reads a path of the HTTP API into out.
-func (d *Daemon) API(path string, out any) error {
-	var body bytes.Buffer
-	if err := d.get(path, &body); err != nil {
-		return err
-	}
-	return json.Unmarshal(body.Bytes(), out)
 }
 
 // Metric is the sum of the samples whose line begins with name and holds all the label texts.
