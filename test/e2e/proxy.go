@@ -34,6 +34,10 @@ type Proxy struct {
 	swallow map[int16]int // answers still to be lost, by API key
 	counts  map[int16]int // requests seen, by API key
 	pairs   map[*pair]struct{}
+	gates   map[int16]chan struct{}       // requests that wait, by API key, until the channel closes
+	waiting int                           // requests before a gate
+	watch   func(key int16, frame []byte) // sees each request
+	opaque  bool                          // bytes pass unread: for listeners with TLS
 }
 
 // pair is one proxied connection.
@@ -53,7 +57,8 @@ func newProxy(listen, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, swallow: map[int16]int{}, counts: map[int16]int{}, pairs: map[*pair]struct{}{}}
+	p := &Proxy{listener: l, target: target, swallow: map[int16]int{}, counts: map[int16]int{}, pairs: map[*pair]struct{}{},
+		gates: map[int16]chan struct{}{}}
 	go p.accept()
 	return p, nil
 }
@@ -88,9 +93,28 @@ func (p *Proxy) Requests(key int16) (n int) {
 	return n
 }
 
+// Hold keeps requests of an API key, and what follows them on their connections, from the broker until Heal.
+func (p *Proxy) Hold(key int16) { p.locked(func() { p.gates[key] = make(chan struct{}) }) }
+
+// Held is how many requests wait now.
+func (p *Proxy) Held() (n int) {
+	p.locked(func() { n = p.waiting })
+	return n
+}
+
+// Watch shows each request to f, which must not block; nil: no longer.
+func (p *Proxy) Watch(f func(key int16, frame []byte)) { p.locked(func() { p.watch = f }) }
+
+// Opaque lets bytes pass unread from now on: faults of whole connections work, those of requests do not.
+func (p *Proxy) Opaque() { p.locked(func() { p.opaque = true }) }
+
 // Heal ends all faults.
 func (p *Proxy) Heal() {
 	p.locked(func() {
+		for key, gate := range p.gates {
+			close(gate)
+			delete(p.gates, key)
+		}
 		if p.silent {
 			p.closePairs()
 		}
@@ -101,6 +125,7 @@ func (p *Proxy) Heal() {
 
 func (p *Proxy) close() {
 	p.listener.Close()
+	p.Heal()
 	p.Cut()
 }
 
@@ -162,7 +187,7 @@ func (p *Proxy) pump(c *pair, from, to net.Conn, look func(*pair, []byte) bool) 
 	go func() {
 		defer close(frames)
 		for {
-			frame, err := readFrame(from)
+			frame, err := p.read(from)
 			if err != nil || !look(c, frame) {
 				c.close()
 				return
@@ -186,6 +211,18 @@ func (p *Proxy) pump(c *pair, from, to net.Conn, look func(*pair, []byte) bool) 
 	}
 }
 
+// read reads a frame, or what there is where frames cannot be told.
+func (p *Proxy) read(from net.Conn) ([]byte, error) {
+	opaque := false
+	p.locked(func() { opaque = p.opaque })
+	if !opaque {
+		return readFrame(from)
+	}
+	some := make([]byte, 64<<10)
+	n, err := from.Read(some)
+	return some[:n], err
+}
+
 func readFrame(r io.Reader) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
@@ -204,6 +241,13 @@ func (p *Proxy) onRequest(c *pair, frame []byte) bool {
 	key, id := int16(binary.BigEndian.Uint16(frame[4:])), int32(binary.BigEndian.Uint32(frame[8:]))
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.opaque {
+		return true
+	}
+	p.wait(key)
+	if p.watch != nil {
+		p.watch(key, frame)
+	}
 	p.counts[key]++
 	if p.swallow[key] > 0 {
 		p.swallow[key]--
@@ -214,11 +258,29 @@ func (p *Proxy) onRequest(c *pair, frame []byte) bool {
 	return true
 }
 
+// wait holds a request before its gate. It gives the lock away meanwhile.
+func (p *Proxy) wait(key int16) {
+	gate := p.gates[key]
+	if gate == nil {
+		return
+	}
+	p.waiting++
+	p.mu.Unlock()
+	<-gate
+	p.mu.Lock()
+	p.waiting--
+}
+
 func (p *Proxy) onAnswer(c *pair, frame []byte) bool {
-	if len(frame) < 8 {
+	if len(frame) < 8 || p.unread() {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.lost[int32(binary.BigEndian.Uint32(frame[4:]))]
+}
+
+func (p *Proxy) unread() (opaque bool) {
+	p.locked(func() { opaque = p.opaque })
+	return opaque
 }
