@@ -197,7 +197,7 @@ func (o opposite) lastMirrored(topic string, partition int32) mirror.Position {
 // loop is an error if the source still takes the topic from our destination: records would go in a circle.
 func (o opposite) loop(topic string) error {
 	for _, name := range o.mirrors {
-		if t, ok := o.view.Topic(name, topic); ok && !(t.Wish == mirror.Stopped && t.Promoted) {
+		if t, ok := o.view.Topic(name, topic); ok && (t.Wish != mirror.Stopped || !t.Promoted) {
 			return mirror.Errorf(mirror.Loop, "topic %s would go in a circle: mirror %s on the source takes it from this cluster", topic, name).
 				WithHint("stop it there first: mirrord stop --mirror " + name + " --topics " + topic)
 		}

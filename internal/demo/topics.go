@@ -77,8 +77,10 @@ type producer struct {
 }
 
 func newProducer(c *cluster, t topic) (*producer, error) {
-	opts := []kgo.Opt{kgo.SeedBrokers(c.fake.ListenAddrs()...), kgo.DefaultProduceTopic(t.name), kgo.ProducerBatchCompression(t.codec),
-		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.DisableClientMetrics()}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.fake.ListenAddrs()...), kgo.DefaultProduceTopic(t.name), kgo.ProducerBatchCompression(t.codec),
+		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.DisableClientMetrics(),
+	}
 	if t.transactional {
 		opts = append(opts, kgo.TransactionalID("demo-"+t.name))
 	}

@@ -56,7 +56,7 @@ func (c *Cluster) CancelReassignments(ctx context.Context, of []TopicPartition) 
 	return c.alterPlacement(ctx, "cancel reassignment of", to)
 }
 
-// NoReassignment: there is no reassignment in progress that could be cancelled.
+// NoReassignment reports that there was no reassignment in progress that could be cancelled.
 func NoReassignment(err error) bool { return is(err, kerr.NoReassignmentInProgress) }
 
 func (c *Cluster) alterPlacement(ctx context.Context, op string, to map[TopicPartition][]int32) map[TopicPartition]error {

@@ -87,9 +87,11 @@ type Definition struct {
 func DefaultDefinition(name string) Definition {
 	return Definition{
 		Name: name, TopicsExclude: []string{"__.*"},
-		TopicPropertiesExclude: []string{"follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
+		TopicPropertiesExclude: []string{
+			"follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
 			"message.timestamp.difference.max.ms", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
-			"unclean.leader.election.enable", "min.insync.replicas"},
+			"unclean.leader.election.enable", "min.insync.replicas",
+		},
 		GroupsInclude: []string{".*"}, ACLsInclude: []string{"*"}, ReplicationFactor: -1, Transactions: Auto, Fillers: Auto,
 		EpochFencing: Promotion, ReadOnly: Auto, OnLostRange: Continue,
 	}

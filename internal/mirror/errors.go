@@ -25,8 +25,10 @@ const (
 	CorruptSource               // a batch of the source stays damaged after it was fetched again
 )
 
-var kindNames = [...]string{"retriable", "unreachable", "fenced", "diverged", "source_gone", "destination_gone",
-	"source_changed", "identity_broken", "loop", "lost_range", "refused", "corrupt_source"}
+var kindNames = [...]string{
+	"retriable", "unreachable", "fenced", "diverged", "source_gone", "destination_gone",
+	"source_changed", "identity_broken", "loop", "lost_range", "refused", "corrupt_source",
+}
 
 // Kinds lists all kinds.
 func Kinds() []Kind {

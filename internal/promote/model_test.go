@@ -138,7 +138,7 @@ func (m *model) metadata(req *kmsg.MetadataRequest) (kmsg.Response, bool) {
 
 func port(addr string) (n int32) {
 	for _, c := range addr[strings.LastIndex(addr, ":")+1:] {
-		n = 10*n + int32(c-'0')
+		n = 10*n + c - '0'
 	}
 	return n
 }
@@ -364,8 +364,10 @@ func (m *model) check(look func(i int, p *placed)) {
 // promoter makes a Promoter of the model's cluster. Log lines are gathered in the returned text.
 func (m *model) promoter(t *testing.T, lease func() error) (*Promoter, *logText) {
 	t.Helper()
-	c, err := kafka.Open(kafka.Config{Connection: mirror.Connection{BootstrapServers: m.fake.ListenAddrs()},
-		RequestTimeout: 3 * time.Second, DialTimeout: time.Second})
+	c, err := kafka.Open(kafka.Config{
+		Connection:     mirror.Connection{BootstrapServers: m.fake.ListenAddrs()},
+		RequestTimeout: 3 * time.Second, DialTimeout: time.Second,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,8 +380,10 @@ func (m *model) targets() []mirror.Target {
 	resolved := &mirror.Resolved{Definition: mirror.DefaultDefinition("east")}
 	ts := make([]mirror.Target, len(m.parts))
 	for i := range ts {
-		ts[i] = mirror.Target{Partition: mirror.Partition{Mirror: "east", TopicID: mirror.TopicID{9}, Index: int32(i)},
-			Topic: m.topic, DestinationID: m.id, Mirror: resolved, State: mirror.Stopping}
+		ts[i] = mirror.Target{
+			Partition: mirror.Partition{Mirror: "east", TopicID: mirror.TopicID{9}, Index: int32(i)},
+			Topic:     m.topic, DestinationID: m.id, Mirror: resolved, State: mirror.Stopping,
+		}
 	}
 	return ts
 }

@@ -245,8 +245,13 @@ func TestR19_OnlyMirroredTransactionsAreAborted(t *testing.T) {
 	m := start(t, 3, 3, []int32{0}, []int32{1}, []int32{2})
 	m.native = map[int64]string{4: "billing"}
 	m.parts[0].producers = []kafka.Producer{
-		{ID: mirroredID, Epoch: 3, CoordinatorEpoch: 9, TxnStart: 5}, {ID: mirroredID + 1, CoordinatorEpoch: -1, TxnStart: 7},
-		{ID: mirroredID + 2, TxnStart: -1}, {ID: 4, TxnStart: 8}, {ID: 6, TxnStart: -1}, {ID: identityID, TxnStart: -1}}
+		{ID: mirroredID, Epoch: 3, CoordinatorEpoch: 9, TxnStart: 5},
+		{ID: mirroredID + 1, CoordinatorEpoch: -1, TxnStart: 7},
+		{ID: mirroredID + 2, TxnStart: -1},
+		{ID: 4, TxnStart: 8},
+		{ID: 6, TxnStart: -1},
+		{ID: identityID, TxnStart: -1},
+	}
 	m.parts[1].producers = []kafka.Producer{{ID: mirroredID, Epoch: 3, CoordinatorEpoch: 9, TxnStart: 1}}
 	p, _ := m.promoter(t, nil)
 	results := p.Promote(testContext(t), m.targets())
@@ -333,7 +338,7 @@ func TestR20_OpenNativeTransactionsAreNamed(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	fault := errors.New("fault")
-	if got := Errors([]Result{{}, {Err: fault}}); got[0] != nil || got[1] != fault {
+	if got := Errors([]Result{{}, {Err: fault}}); got[0] != nil || !errors.Is(got[1], fault) {
 		t.Errorf("%v", got)
 	}
 }

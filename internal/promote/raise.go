@@ -37,8 +37,10 @@ type ascent struct {
 // raise brings the leader epochs of targets to the goal, in a number of requests that does not grow with them but by one
 // for every kafka.PlacementsPerTurn.
 func (p *Promoter) raise(ctx context.Context, ts []mirror.Target, results []Result, g goal) {
-	a := &ascent{Promoter: p, goal: g, targets: ts, results: results, want: slices.Repeat([]int32{-1}, len(ts)),
-		accepted: map[kafka.TopicPartition]int32{}, tried: map[kafka.TopicPartition]step{}, causes: map[kafka.TopicPartition]error{}}
+	a := &ascent{
+		Promoter: p, goal: g, targets: ts, results: results, want: slices.Repeat([]int32{-1}, len(ts)),
+		accepted: map[kafka.TopicPartition]int32{}, tried: map[kafka.TopicPartition]step{}, causes: map[kafka.TopicPartition]error{},
+	}
 	pending := make([]int, len(ts))
 	for i := range ts {
 		pending[i] = i

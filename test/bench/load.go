@@ -13,8 +13,10 @@ import (
 )
 
 func producer(c *e2e.Cluster, opts ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(strings.Split(c.Bootstrap(), ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.DisableClientMetrics()}, opts...)...)
+	return kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(strings.Split(c.Bootstrap(), ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.DisableClientMetrics(),
+	}, opts...)...)
 }
 
 // load fills the workload's topic at the source with batches of about the wanted size.

@@ -69,8 +69,10 @@ func (b *bench) measure(t tool, w workload) (result, error) {
 func between(a, b moment, pid int, gb float64) result {
 	s := b.at.Sub(a.at).Seconds()
 	tool, src, dst := b.tool-a.tool, b.src-a.src, b.dst-a.dst
-	return result{seconds: s, mbPerS: gb * 1e3 / s, toolPerGB: tool / gb, srcPerGB: src / gb, dstPerGB: dst / gb,
-		allPerGB: (tool + src + dst) / gb, peakMiB: peakMiB(pid), others: (b.machine - a.machine - tool - src - dst - (b.self - a.self)) / s}
+	return result{
+		seconds: s, mbPerS: gb * 1e3 / s, toolPerGB: tool / gb, srcPerGB: src / gb, dstPerGB: dst / gb,
+		allPerGB: (tool + src + dst) / gb, peakMiB: peakMiB(pid), others: (b.machine - a.machine - tool - src - dst - (b.self - a.self)) / s,
+	}
 }
 
 // count is the sum of a topic's log ends; 0 when there is no such topic.
