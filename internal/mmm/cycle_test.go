@@ -1,6 +1,7 @@
 package mmm
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,9 @@ func TestATopicIsCreatedWithItsSettings(t *testing.T) {
 		if got := r.setting("t", key); got != want {
 			t.Errorf("%s is %q, want %q", key, got, want)
 		}
+	}
+	if owned, _ := r.state.Settings("m", "t"); !slices.Contains(owned.Owned, "cleanup.policy") {
+		t.Errorf("not recorded before it was set: %v", owned.Owned)
 	}
 	m, _ := r.state.Mirror("m")
 	if m.LearntClusterID == "" || m.TransactionsMode == "" || m.FillersMode == "" {

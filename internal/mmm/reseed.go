@@ -83,7 +83,8 @@ type reseed struct {
 
 	source        topicInfo
 	settings      map[string]string // of the new topic
-	old           kafka.Topic       // at the destination; zero: not there
+	owned         statestore.TopicSettings
+	old           kafka.Topic // at the destination; zero: not there
 	there         bool
 	destinationID mirror.TopicID // of the new topic
 }
@@ -138,6 +139,7 @@ func (s *reseed) plan(ctx context.Context, src *kafka.Cluster) error {
 	known, _ := s.m.deps.Destination.KnownTopicConfigs(ctx, statestore.StateTopic)
 	plan := planSettings(settingsInput{source: source[s.topic.Name], exclude: s.mirror.TopicPropertiesExclude, known: known})
 	maps.Copy(s.settings, plan.set)
+	s.owned = statestore.TopicSettings{Mirror: s.mirror.Name, Topic: s.topic.Name, Owned: plan.owned, Source: plan.source}
 	return nil
 }
 
@@ -169,6 +171,9 @@ func (s *reseed) replace(ctx context.Context) (path string, err error) {
 	}
 	if path == "" {
 		path = s.kept()
+	}
+	if err := s.m.deps.Put(ctx, s.mirror.Name, s.owned); err != nil { // what mirrord sets is recorded before it is set
+		return path, fmt.Errorf("record the settings of topic %s: %w", s.topic.Name, err)
 	}
 	return path, s.create(ctx)
 }

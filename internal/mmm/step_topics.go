@@ -67,6 +67,7 @@ func (l *loop) tellNotes(ctx context.Context, unmatched []string, notes map[stri
 func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPlan, seen observation, d destinationSeen) []topicPlan {
 	var indexes []int
 	var specs []kafka.TopicSpec
+	var owned []statestore.Record
 	for i, p := range plans {
 		if !p.create {
 			continue
@@ -80,10 +81,20 @@ func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPla
 		indexes = append(indexes, i)
 		specs = append(specs, kafka.TopicSpec{
 			Name: p.after.Name, Partitions: p.after.Partitions,
-			ReplicationFactor: m.ReplicationFactor, Configs: settings,
+			ReplicationFactor: m.ReplicationFactor, Configs: settings.set,
 		})
+		if r, changed := l.settingsRecord(p.after.Name, settings); changed {
+			owned = append(owned, r)
+		}
 	}
 	if len(specs) == 0 {
+		return plans
+	}
+	if err := l.put(ctx, owned...); err != nil { // what mirrord sets is recorded before it is set
+		l.fail(StepTopics, err)
+		for _, i := range indexes {
+			plans[i] = plans[i].refused(err)
+		}
 		return plans
 	}
 	for k, created := range l.createWithout(ctx, specs) {
@@ -126,13 +137,12 @@ func (p topicPlan) refused(err error) topicPlan {
 	return p
 }
 
-func (l *loop) settingsOfNew(m statestore.Mirror, topic string, seen observation, d destinationSeen) (map[string]string, error) {
+func (l *loop) settingsOfNew(m statestore.Mirror, topic string, seen observation, d destinationSeen) (settingsPlan, error) {
 	source, ok := seen.settings[topic]
 	if !ok {
-		return nil, fmt.Errorf("create topic %s: settings of the source's are not known: %w", topic, orUnknown(seen.settingsErr[topic]))
+		return settingsPlan{}, fmt.Errorf("create topic %s: settings of the source's are not known: %w", topic, orUnknown(seen.settingsErr[topic]))
 	}
-	plan := planSettings(settingsInput{source: source, exclude: m.TopicPropertiesExclude, known: d.known})
-	return plan.set, nil
+	return planSettings(settingsInput{source: source, exclude: m.TopicPropertiesExclude, known: d.known}), nil
 }
 
 func orUnknown(err error) error {

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// soon is how long a rule of the refresh, which runs every second here, may take to show on a machine that is busy.
+const soon = 40 * time.Second
 
 // What surrounds the records: settings, groups, access rules, users. All of it is asked of the brokers, by a client of
 // the tests' own.
@@ -189,7 +191,8 @@ func (c *Cluster) ShareStartOf(group, topic string) (int64, error) {
 // name, with spaces between.
 func rule(line string) (w struct {
 	permission, operation, principal, resource, pattern, name string
-}) {
+},
+) {
 	if n, err := fmt.Sscan(line, &w.permission, &w.operation, &w.principal, &w.resource, &w.pattern, &w.name); n != 6 {
 		panic(fmt.Sprintf("access rule %q: %v", line, err))
 	}
@@ -259,8 +262,10 @@ func (c *Cluster) ACLs(ctx context.Context) (lines []string, err error) {
 	}
 	for _, r := range resp.Resources {
 		for _, a := range r.ACLs {
-			lines = append(lines, strings.Join([]string{a.PermissionType.String(), a.Operation.String(), a.Principal, r.ResourceType.String(),
-				r.ResourcePatternType.String(), r.ResourceName}, " "))
+			lines = append(lines, strings.Join([]string{
+				a.PermissionType.String(), a.Operation.String(), a.Principal, r.ResourceType.String(),
+				r.ResourcePatternType.String(), r.ResourceName,
+			}, " "))
 		}
 	}
 	slices.Sort(lines)
@@ -288,15 +293,6 @@ type GroupRow struct {
 	Partition                       int32
 	SourceOffset, DestinationOffset int64
 	Status, Reason                  string
-}
-
-// API reads a path of the HTTP API into out.
-func (d *Daemon) API(path string, out any) error {
-	var body bytes.Buffer
-	if err := d.get(path, &body); err != nil {
-		return err
-	}
-	return json.Unmarshal(body.Bytes(), out)
 }
 
 // Partition describes one partition.
@@ -384,4 +380,46 @@ func (d *Daemon) In(t testing.TB) *Daemon {
 	c := *d
 	c.t = t
 	return &c
+}
+
+// refreshed waits for as many whole refreshes of the mirror as are asked for.
+func (d *Daemon) refreshed(rounds float64) {
+	d.t.Helper()
+	const name = "mirrord_refresh_duration_seconds_count"
+	first := d.Metric(name) + 1 // one may have begun before what is waited for
+	Eventually(d.t, soon, func() error {
+		if n := d.Metric(name); n < first+rounds {
+			return fmt.Errorf("%v of %v refreshes", n-first, rounds)
+		}
+		return nil
+	})
+}
+
+// wantSource demands what the state topic says about a setting of the source.
+func (d *Daemon) wantSource(topic, key, value string) error {
+	d.t.Helper()
+	var rows []struct {
+		Type    int
+		Content json.RawMessage
+	}
+	if err := json.Unmarshal([]byte(d.Do("state", "dump", "--json").Out), &rows); err != nil {
+		return err
+	}
+	const topicSettings = 108
+	for _, r := range rows {
+		var settings struct {
+			Topic  string
+			Source map[string]string
+		}
+		if r.Type != topicSettings {
+			continue
+		}
+		if err := json.Unmarshal(r.Content, &settings); err != nil {
+			return err
+		}
+		if settings.Topic == topic && settings.Source[key] == value {
+			return nil
+		}
+	}
+	return fmt.Errorf("the state topic does not say %s=%s of %s", key, value, topic)
 }
