@@ -83,7 +83,6 @@ type instance struct {
 	reg   *prometheus.Registry
 	ended chan error
 	stop  func() // SIGTERM, waits
-	kill  func() // everything ends without a word to the group
 
 	mu      sync.Mutex
 	broken  map[string]error // effect results by "effect topic"
@@ -106,12 +105,15 @@ func (b *bench) open() *kafka.Cluster {
 // start begins an instance. change may alter what it is made of.
 func (b *bench) start(name string, change ...func(*Deps)) *instance {
 	b.Helper()
-	i := &instance{b: b, name: name, path: newDataPath(), reg: prometheus.NewRegistry(), ended: make(chan error, 1),
-		broken: map[string]error{}, calls: map[string]int{}, batches: map[string]int{}, lag: map[string]int64{}}
+	i := &instance{
+		b: b, name: name, path: newDataPath(), reg: prometheus.NewRegistry(), ended: make(chan error, 1),
+		broken: map[string]error{}, calls: map[string]int{}, batches: map[string]int{}, lag: map[string]int64{},
+	}
 	i.resolve = func(items, _ []string) ([]string, map[string]error, error) { return items, nil, nil }
 	cluster := b.open()
 	log := slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})).With("instance", name)
-	d := Deps{Config: Config{GroupID: "mirrord-test", SessionTimeout: testSession, Retry: mirror.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond, MaxAttempts: 3}},
+	d := Deps{
+		Config:  Config{GroupID: "mirrord-test", SessionTimeout: testSession, Retry: mirror.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond, MaxAttempts: 3}},
 		Cluster: cluster, Name: name, HTTP: name + ":9464", DataPath: i.path,
 		Align: i.effect("align"), Fence: i.effect("fence"), Promote: i.effect("promote"),
 		Resolve: func(_ context.Context, _ string, items, exclude []string) ([]string, map[string]error, error) {
@@ -136,7 +138,8 @@ func (b *bench) start(name string, change ...func(*Deps)) *instance {
 			defer i.mu.Unlock()
 			i.events = append(i.events, e)
 		},
-		Log: log, Registerer: i.reg}
+		Log: log, Registerer: i.reg,
+	}
 	for _, f := range change {
 		f(&d)
 	}
@@ -218,8 +221,6 @@ type dataPath struct {
 	targets []mirror.Target
 	ends    map[string]int64 // destination offsets by topic; else 100
 	wet     bool             // nothing drains
-	ran     map[mirror.Partition]string
-	owner   string
 }
 
 func newDataPath() *dataPath { return &dataPath{ends: map[string]int64{}} }
@@ -238,8 +239,10 @@ func (p *dataPath) Positions() (out []mirror.PositionReport) {
 		if !ok {
 			end = 100
 		}
-		out = append(out, mirror.PositionReport{Partition: t.Partition, Topic: t.Topic, SourceOffset: end, DestinationOffset: end,
-			SourceEpoch: mirror.Position{LeaderEpoch: 7, Offset: 0}, Drained: !t.Run && !p.wet, StateEpoch: t.StateEpoch})
+		out = append(out, mirror.PositionReport{
+			Partition: t.Partition, Topic: t.Topic, SourceOffset: end, DestinationOffset: end,
+			SourceEpoch: mirror.Position{LeaderEpoch: 7, Offset: 0}, Drained: !t.Run && !p.wet, StateEpoch: t.StateEpoch,
+		})
 	}
 	return out
 }

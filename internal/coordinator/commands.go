@@ -71,8 +71,10 @@ func cursorAfter(shard int32, done statestore.SubmittedCommand, waiting []states
 
 // desk is what decides about commands now.
 func (r *runner) desk(now time.Time) *desk {
-	return &desk{index: r.index, state: r.view.Partition, now: now, declared: r.isDeclared, define: r.deps.Define,
-		belongings: r.belongings}
+	return &desk{
+		index: r.index, state: r.view.Partition, now: now, declared: r.isDeclared, define: r.deps.Define,
+		belongings: r.belongings,
+	}
 }
 
 // belongings are all mirror-level records of a mirror.

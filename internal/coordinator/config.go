@@ -18,8 +18,10 @@ type Config struct {
 
 // DefaultConfig is what an empty file means.
 func DefaultConfig() Config {
-	return Config{GroupID: "mirrord", SessionTimeout: 10 * time.Second,
-		Retry: mirror.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Minute, MaxAttempts: 20}}
+	return Config{
+		GroupID: "mirrord", SessionTimeout: 10 * time.Second,
+		Retry: mirror.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Minute, MaxAttempts: 20},
+	}
 }
 
 // Validate reports every problem at once, each with its key.

@@ -86,8 +86,10 @@ func New(d Deps) *Coordinator {
 	if d.LeaseLost == nil {
 		d.LeaseLost = func() {}
 	}
-	c := &Coordinator{deps: d, log: d.Log, view: d.Store.View(), lease: newLease(), box: newMailbox(),
-		owned: map[int32]bool{}, changed: make(chan struct{})}
+	c := &Coordinator{
+		deps: d, log: d.Log, view: d.Store.View(), lease: newLease(), box: newMailbox(),
+		owned: map[int32]bool{}, changed: make(chan struct{}),
+	}
 	c.runner = newRunner(c)
 	c.metrics = newMetrics(d.Registerer)
 	return c
@@ -180,8 +182,10 @@ func (c *Coordinator) Declare(definitions []mirror.Definition) {
 func (c *Coordinator) Put(ctx context.Context, mirrorName string, records ...statestore.Record) error {
 	done := make(chan error, 1)
 	posted := c.post(func(r *runner) {
-		r.put(mirrorName, &item{prepare: func() ([]statestore.Record, error) { return r.merged(records), nil },
-			done: func(err error) { done <- err }})
+		r.put(mirrorName, &item{
+			prepare: func() ([]statestore.Record, error) { return r.merged(records), nil },
+			done:    func(err error) { done <- err },
+		})
 	})
 	if !posted {
 		return errEnded

@@ -348,13 +348,15 @@ func TestDoor(t *testing.T) {
 	i.mirrored("east", 2, "orders")
 	read := i.c.ReadMirrorStates(t.Context(), mirror.ReadMirrorStatesRequest{MirrorName: "east", Topics: []mirror.ReadTopic{
 		{Name: "orders", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}, {PartitionIndex: 2}}},
-		{Name: "absent", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}}}}})
+		{Name: "absent", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}}},
+	}})
 	if p := read.Topics[0].Partitions; p[0].State != mirror.Mirroring || p[0].ErrorCode != 0 || p[1].ErrorCode != 3 || read.Topics[1].Partitions[0].ErrorCode != 3 {
 		t.Errorf("%+v", read)
 	}
 	write := func(index int32, to mirror.State, epoch *int32) mirror.WritePartitionResult {
 		resp := i.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{
-			{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: index, LastMirrorEpoch: -1, State: to, StateEpoch: epoch}}}}})
+			{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: index, LastMirrorEpoch: -1, State: to, StateEpoch: epoch}}},
+		}})
 		return resp.Topics[0].Partitions[0]
 	}
 	old := int32(0)
@@ -397,7 +399,8 @@ func TestDoorNamesTheCoordinator(t *testing.T) {
 		codes := map[int16]string{}
 		for p := range int32(12) {
 			resp := one.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{
-				{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: p, LastMirrorEpoch: -1, State: mirror.Mirroring}}}}})
+				{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: p, LastMirrorEpoch: -1, State: mirror.Mirroring}}},
+			}})
 			r := resp.Topics[0].Partitions[0]
 			codes[r.ErrorCode] = r.ErrorMessage
 		}

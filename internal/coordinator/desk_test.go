@@ -19,7 +19,8 @@ type office struct {
 
 func newOffice(t *testing.T) *office {
 	o := &office{t: t, states: map[mirror.Partition]statestore.PartitionState{}}
-	o.desk = &desk{index: newIndex(), state: func(p mirror.Partition) (statestore.PartitionState, bool) { s, ok := o.states[p]; return s, ok },
+	o.desk = &desk{
+		index: newIndex(), state: func(p mirror.Partition) (statestore.PartitionState, bool) { s, ok := o.states[p]; return s, ok },
 		now: time.UnixMilli(1000), declared: func(name string) bool { return name == "declared" },
 		define: func(d mirror.Definition, s map[string]string) (mirror.Definition, error) {
 			if s["transactions"] == "nonsense" {
@@ -30,7 +31,8 @@ func newOffice(t *testing.T) *office {
 			}
 			return d, nil
 		},
-		belongings: func(name string) []statestore.Record { return []statestore.Record{o.index.mirrors[name].mirror} }}
+		belongings: func(name string) []statestore.Record { return []statestore.Record{o.index.mirrors[name].mirror} },
+	}
 	o.mirror("east")
 	o.topic("east", "running", mirror.Mirroring, mirror.Mirroring)
 	o.topic("east", "paused", mirror.Paused, mirror.Paused)
@@ -53,8 +55,10 @@ func (o *office) topic(mirrorName, name string, wish, state mirror.State) *topic
 	s.State, s.Previous = state, mirror.Mirroring
 	o.states[p] = s
 	m := o.index.mirrors[mirrorName]
-	e := &topicEntry{in: m, parts: []mirror.Partition{p}, shards: []int32{0}, topic: statestore.Topic{Mirror: mirrorName, Name: name,
-		SourceID: p.TopicID, DestinationID: topicID("d" + name), Partitions: 1, Wish: wish, Promoted: wish == mirror.Stopped}}
+	e := &topicEntry{in: m, parts: []mirror.Partition{p}, shards: []int32{0}, topic: statestore.Topic{
+		Mirror: mirrorName, Name: name,
+		SourceID: p.TopicID, DestinationID: topicID("d" + name), Partitions: 1, Wish: wish, Promoted: wish == mirror.Stopped,
+	}}
 	m.topics[name] = e
 	return e
 }

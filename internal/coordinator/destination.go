@@ -13,8 +13,8 @@ const lookPause = 500 * time.Millisecond
 
 // awaitDestination waits until the state topic is read and this group may use it.
 func (c *Coordinator) awaitDestination(ctx context.Context) error {
-	if err := c.awaitShard(ctx, 0); err != nil {
-		return nil // the context has ended
+	if !c.awaitShard(ctx, 0) {
+		return nil
 	}
 	for c.clusterID == "" {
 		id, err := c.deps.Cluster.ID(ctx)
@@ -29,18 +29,16 @@ func (c *Coordinator) awaitDestination(ctx context.Context) error {
 	return c.awaitGroup(ctx)
 }
 
-func (c *Coordinator) awaitShard(ctx context.Context, shard int32) error {
+// awaitShard waits until a shard was read as far as it can be; false: the context ended before.
+func (c *Coordinator) awaitShard(ctx context.Context, shard int32) bool {
 	for {
 		changed := c.view.Changed()
-		if c.view.Loaded(shard) {
-			return nil
-		}
-		if _, bad := c.view.BadRecord(shard); bad {
-			return nil
+		if _, bad := c.view.BadRecord(shard); bad || c.view.Loaded(shard) {
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		case <-changed:
 		}
 	}

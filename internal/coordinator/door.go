@@ -124,8 +124,10 @@ func refusedWrite(req mirror.WriteMirrorStatesRequest, code int16, message strin
 	for _, t := range req.Topics {
 		result := mirror.WriteTopicResult{Name: t.Name}
 		for _, p := range t.Partitions {
-			result.Partitions = append(result.Partitions, mirror.WritePartitionResult{PartitionIndex: p.PartitionIndex,
-				ErrorCode: code, ErrorMessage: message})
+			result.Partitions = append(result.Partitions, mirror.WritePartitionResult{
+				PartitionIndex: p.PartitionIndex,
+				ErrorCode:      code, ErrorMessage: message,
+			})
 		}
 		resp.Topics = append(resp.Topics, result)
 	}

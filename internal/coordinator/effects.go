@@ -121,21 +121,18 @@ func (r *runner) perform(ctx context.Context, e effect, targets []mirror.Target)
 	if e == locate {
 		return r.locate(ctx, targets)
 	}
-	run, done := r.deps.Align, aligned
-	switch e {
-	case fence:
-		run, done = r.deps.Fence, fenced
-	case promote:
-		run, done = r.deps.Promote, promoted
-	}
+	served := map[effect]struct {
+		run  Effect
+		done what
+	}{align: {r.deps.Align, aligned}, fence: {r.deps.Fence, fenced}, promote: {r.deps.Promote, promoted}}[e]
 	results := make([]happening, len(targets))
-	errs := run(ctx, targets)
+	errs := served.run(ctx, targets)
 	for i := range targets {
 		switch {
 		case i >= len(errs):
 			results[i] = happening{what: failed, err: fmt.Errorf("no result for partition %d of %d", i+1, len(targets))}
 		case errs[i] == nil:
-			results[i] = happening{what: done}
+			results[i] = happening{what: served.done}
 		default:
 			results[i] = happening{what: failed, err: errs[i]}
 		}

@@ -37,8 +37,10 @@ func (x *sightings) update(v *statestore.View, index *index) (events []mirror.Ev
 			if silent || was.state == is.state && was.epoch == is.epoch {
 				continue
 			}
-			e := mirror.Event{At: now, Mirror: s.Mirror, Topic: s.Topic, Partition: s.Index, Name: "state changed",
-				From: was.state, To: is.state}
+			e := mirror.Event{
+				At: now, Mirror: s.Mirror, Topic: s.Topic, Partition: s.Index, Name: "state changed",
+				From: was.state, To: is.state,
+			}
 			if is.state == mirror.Failed { // elsewhere it is what was the matter before
 				e.Message = s.ErrorMessage
 			}
@@ -89,8 +91,10 @@ func (r *runner) tell(events []mirror.Event) {
 }
 
 func (r *runner) logChange(e mirror.Event) {
-	args := []any{mirror.KeyMirror, e.Mirror, mirror.KeyTopic, e.Topic, mirror.KeyPartition, e.Partition,
-		mirror.KeyFrom, e.From.String(), mirror.KeyTo, e.To.String()}
+	args := []any{
+		mirror.KeyMirror, e.Mirror, mirror.KeyTopic, e.Topic, mirror.KeyPartition, e.Partition,
+		mirror.KeyFrom, e.From.String(), mirror.KeyTo, e.To.String(),
+	}
 	if e.Message != "" {
 		args = append(args, mirror.KeyCause, e.Message)
 	}

@@ -136,7 +136,7 @@ func (g *group) close(ctx context.Context) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
-		g.client.LeaveGroupContext(ctx) // whatever it says: the session ends by itself
+		_ = g.client.LeaveGroupContext(ctx) // whatever it says: the session ends by itself
 		g.client.Close()
 	}()
 	select {

@@ -129,8 +129,10 @@ func resolve(m statestore.Mirror, old *mirrorEntry) *mirror.Resolved {
 	if m.TransactionsMode == "" || m.FillersMode == "" {
 		return nil
 	}
-	r := &mirror.Resolved{Definition: m.Definition, ClusterID: m.LearntClusterID, TransactionsMode: m.TransactionsMode,
-		FillersMode: m.FillersMode, TransactionSlot: m.TransactionSlot, Version: m.Version}
+	r := &mirror.Resolved{
+		Definition: m.Definition, ClusterID: m.LearntClusterID, TransactionsMode: m.TransactionsMode,
+		FillersMode: m.FillersMode, TransactionSlot: m.TransactionSlot, Version: m.Version,
+	}
 	if old != nil && old.resolved != nil && reflect.DeepEqual(*old.resolved, *r) {
 		return old.resolved
 	}

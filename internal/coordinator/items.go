@@ -181,8 +181,10 @@ func sameDefinition(a, b mirror.Definition) bool {
 }
 
 func withoutNil(d mirror.Definition) mirror.Definition {
-	for _, list := range []*[]string{&d.Source.BootstrapServers, &d.TopicsInclude, &d.TopicsExclude,
-		&d.TopicPropertiesExclude, &d.GroupsInclude, &d.GroupsExclude, &d.ACLsInclude} {
+	for _, list := range []*[]string{
+		&d.Source.BootstrapServers, &d.TopicsInclude, &d.TopicsExclude,
+		&d.TopicPropertiesExclude, &d.GroupsInclude, &d.GroupsExclude, &d.ACLsInclude,
+	} {
 		if *list == nil {
 			*list = []string{}
 		}

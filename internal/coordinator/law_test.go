@@ -27,8 +27,10 @@ func anyFacts(t *rapid.T) (f facts) {
 	if rapid.Bool().Draw(t, "message") {
 		f.state.ErrorMessage = "before"
 	}
-	f.topic = statestore.Topic{Mirror: "m", Name: "t", SourceID: p.TopicID, Partitions: 1, Wish: rapid.SampledFrom(wishes).Draw(t, "wish"),
-		Rearm: rapid.Int32Range(0, 1).Draw(t, "rearm")}
+	f.topic = statestore.Topic{
+		Mirror: "m", Name: "t", SourceID: p.TopicID, Partitions: 1, Wish: rapid.SampledFrom(wishes).Draw(t, "wish"),
+		Rearm: rapid.Int32Range(0, 1).Draw(t, "rearm"),
+	}
 	if rapid.Bool().Draw(t, "found") {
 		f.finding = statestore.Finding{Kind: rapid.SampledFrom(mirror.Kinds()).Draw(t, "finding"), Message: "found"}
 	}

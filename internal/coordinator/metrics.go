@@ -30,10 +30,14 @@ type stateRow struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
-		shards: f.NewGauge(prometheus.GaugeOpts{Name: "mirrord_shards_owned",
-			Help: "Partitions of the state topic that this instance coordinates."}),
-		failures: f.NewCounterVec(prometheus.CounterOpts{Name: "mirrord_partition_failures_total",
-			Help: "Failures of partitions, by kind."}, []string{"kind"}),
+		shards: f.NewGauge(prometheus.GaugeOpts{
+			Name: "mirrord_shards_owned",
+			Help: "Partitions of the state topic that this instance coordinates.",
+		}),
+		failures: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "mirrord_partition_failures_total",
+			Help: "Failures of partitions, by kind.",
+		}, []string{"kind"}),
 		states: prometheus.NewDesc("mirrord_partition_state", "1 for the state that a partition is in, 0 for the others.",
 			[]string{"mirror", "topic", "partition", "state"}, nil),
 	}

@@ -44,8 +44,7 @@ type owner struct {
 	events    map[mirror.Partition]happening
 	epochs    map[mirror.Partition]int32 // that the events belong to
 	flying    map[mirror.Partition]bool  // in the data path
-	desk      *desk
-	held      *heldCommand // decided, not appended yet
+	held      *heldCommand               // decided, not appended yet
 }
 
 type heldCommand struct {
@@ -56,8 +55,10 @@ type heldCommand struct {
 var worldTopics = []string{"a", "b", "c"}
 
 func newWorld(t *rapid.T) *world {
-	w := &world{T: t, log: map[mirror.Partition]statestore.PartitionState{}, positions: map[mirror.Partition]mirror.Position{},
-		topics: map[string]statestore.Topic{}, outcomes: map[[16]byte]int{}}
+	w := &world{
+		T: t, log: map[mirror.Partition]statestore.PartitionState{}, positions: map[mirror.Partition]mirror.Position{},
+		topics: map[string]statestore.Topic{}, outcomes: map[[16]byte]int{},
+	}
 	w.takeover()
 	return w
 }
@@ -69,8 +70,10 @@ func worldPartition(topic string) mirror.Partition {
 // takeover makes a new owner. The old ones do not know.
 func (w *world) takeover() {
 	w.claim++
-	w.owners = append(w.owners, &owner{id: len(w.owners), claim: w.claim, events: map[mirror.Partition]happening{},
-		epochs: map[mirror.Partition]int32{}, flying: map[mirror.Partition]bool{}})
+	w.owners = append(w.owners, &owner{
+		id: len(w.owners), claim: w.claim, events: map[mirror.Partition]happening{},
+		epochs: map[mirror.Partition]int32{}, flying: map[mirror.Partition]bool{},
+	})
 }
 
 // append is the fence: only the newest claim writes.

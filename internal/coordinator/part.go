@@ -99,10 +99,10 @@ func (r *runner) enter(t *part, state statestore.PartitionState, now time.Time) 
 	}
 	t.epoch, t.since, t.event, t.base, t.retryAt = state.StateEpoch, now, happening{}, -1, time.Time{}
 	t.leaving = false
-	switch {
-	case state.State == mirror.Failed:
+	if state.State == mirror.Failed {
 		t.retryAt = r.retryAt(t, state, now)
-	case state.State == mirror.Stopped, state.State == mirror.Paused:
+	}
+	if at := state.State; at == mirror.Stopped || at == mirror.Paused {
 		t.retries = 0
 	}
 }
@@ -212,10 +212,12 @@ func (r *runner) target(s *shard, e *topicEntry, state statestore.PartitionState
 	if epochs := r.view.Epochs(state.Partition); len(epochs) > 0 {
 		source = epochs[len(epochs)-1]
 	}
-	return mirror.Target{Partition: state.Partition, Topic: e.topic.Name, DestinationID: e.topic.DestinationID,
+	return mirror.Target{
+		Partition: state.Partition, Topic: e.topic.Name, DestinationID: e.topic.DestinationID,
 		Mirror: e.in.resolved, State: state.State, StateEpoch: state.StateEpoch, Run: run, Claim: s.claim.Number,
 		PredecessorAlive: time.Now().Before(s.quiet), Shard: s.index,
-		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Source: source}
+		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Source: source,
+	}
 }
 
 func compareTargets(a, b mirror.Target) int {

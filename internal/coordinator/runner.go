@@ -48,10 +48,12 @@ type runner struct {
 }
 
 func newRunner(c *Coordinator) *runner {
-	return &runner{Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
+	return &runner{
+		Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
 		notBefore: map[int32]time.Time{}, seen: newSightings(), batches: map[*batch]bool{}, lags: map[string]bool{},
 		commanded: map[[2]string]time.Time{}, lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
-		reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{}}
+		reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{},
+	}
 }
 
 const (

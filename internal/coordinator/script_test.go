@@ -69,8 +69,10 @@ func (s *stage) apply(r statestore.Record) {
 
 var effectNames = map[effect]string{noEffect: "none", align: "align", fence: "fence", drain: "drain", promote: "promote", locate: "locate"}
 
-var whats = map[string]what{"failed": failed, "drained": drained, "unlocated": unlocated, "aligned": aligned,
-	"fenced": fenced, "promoted": promoted, "fencing": fencing, "due": due, "settled": settled}
+var whats = map[string]what{
+	"failed": failed, "drained": drained, "unlocated": unlocated, "aligned": aligned,
+	"fenced": fenced, "promoted": promoted, "fencing": fencing, "due": due, "settled": settled,
+}
 
 func kindNamed(name string) mirror.Kind {
 	for _, k := range mirror.Kinds() {

@@ -170,6 +170,7 @@ func parted(k mirror.Kind) bool {
 	switch k {
 	case mirror.Diverged, mirror.SourceGone, mirror.DestinationGone, mirror.SourceChanged, mirror.IdentityBroken, mirror.Loop:
 		return true
+	case mirror.Retriable, mirror.Unreachable, mirror.Fenced, mirror.LostRange, mirror.Refused, mirror.CorruptSource:
 	}
 	return false
 }
@@ -180,13 +181,11 @@ func (f facts) broken() bool {
 	if f.finding.Message == "" || f.topic.Wish != mirror.Mirroring {
 		return false
 	}
-	switch f.state.State {
-	case mirror.Stopped, mirror.Stopping:
-		return false
-	case mirror.Failed:
-		return f.state.Previous != mirror.Stopping && (f.state.Kind != f.finding.Kind || f.state.ErrorMessage != f.finding.Message)
+	s := f.state
+	if s.State == mirror.Failed { // told already, or a promotion that is to be finished
+		return s.Previous != mirror.Stopping && (s.Kind != f.finding.Kind || s.ErrorMessage != f.finding.Message)
 	}
-	return true
+	return s.State != mirror.Stopped && s.State != mirror.Stopping
 }
 
 // retryable reports whether the retry schedule may move a FAILED partition. What a finding says must go away first.

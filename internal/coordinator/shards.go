@@ -111,8 +111,10 @@ func (r *runner) takeUp(now time.Time) (began bool) {
 
 // load reads a shard to the end that it has now, after the assignment (protocol R15), and then claims it.
 func (r *runner) load(n int32) {
-	s := &shard{index: n, parts: map[mirror.Partition]*part{}, slow: map[[16]byte]*slow{},
-		missed: map[[16]byte][]mirror.TopicOutcome{}}
+	s := &shard{
+		index: n, parts: map[mirror.Partition]*part{}, slow: map[[16]byte]*slow{},
+		missed: map[[16]byte][]mirror.TopicOutcome{},
+	}
 	s.ctx, s.cancel = context.WithCancel(r.ctx)
 	r.shards[n] = s
 	r.started.Go(func() {
@@ -144,8 +146,10 @@ func (r *runner) claimRecords(s *shard, now time.Time) []statestore.Record {
 	if claimed && !before.Released {
 		s.quiet = now.Add(r.deps.Config.SessionTimeout + kafka.DefaultRequestTimeout + time.Minute)
 	}
-	s.claim = statestore.ShardClaim{ShardIndex: s.index, Number: before.Number + 1, Owner: r.deps.Name,
-		TransactionalID: r.deps.Store.TransactionalID(), HTTP: r.deps.HTTP, AtMillis: now.UnixMilli()}
+	s.claim = statestore.ShardClaim{
+		ShardIndex: s.index, Number: before.Number + 1, Owner: r.deps.Name,
+		TransactionalID: r.deps.Store.TransactionalID(), HTTP: r.deps.HTTP, AtMillis: now.UnixMilli(),
+	}
 	records := []statestore.Record{s.claim}
 	if !claimed {
 		records = append(records, r.firstRecords(s.index, now)...)
@@ -218,7 +222,8 @@ func (r *runner) advanceRelease(s *shard, now time.Time) {
 
 func (r *runner) allDrained(s *shard) bool {
 	for p, t := range s.parts {
-		if report := r.reports[p]; t.ran && r.known[p] && !(report.Drained && report.StateEpoch == t.epoch) {
+		report := r.reports[p]
+		if t.ran && r.known[p] && (!report.Drained || report.StateEpoch != t.epoch) {
 			return false
 		}
 	}
@@ -256,14 +261,15 @@ func (r *runner) owns() {
 
 // logShards tells which shards came and went in this pass.
 func (r *runner) logShards() {
-	for _, news := range []struct {
-		event  string
-		shards *[]int32
-	}{{"shards claimed", &r.claimedNow}, {"shards released", &r.releasedNow}} {
-		if len(*news.shards) > 0 {
-			slices.Sort(*news.shards)
-			r.log.Info(news.event, mirror.KeyShard, fmt.Sprint(*news.shards), mirror.KeyCount, len(*news.shards))
-			*news.shards = nil
-		}
+	args := func(shards []int32) []any {
+		slices.Sort(shards)
+		return []any{mirror.KeyShard, fmt.Sprint(shards), mirror.KeyCount, len(shards)}
 	}
+	if len(r.claimedNow) > 0 {
+		r.log.Info("shards claimed", args(r.claimedNow)...)
+	}
+	if len(r.releasedNow) > 0 {
+		r.log.Info("shards released", args(r.releasedNow)...)
+	}
+	r.claimedNow, r.releasedNow = nil, nil
 }
