@@ -7,7 +7,7 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X mirrord/internal/daemon.version
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 UNIT      := $(shell $(GO) list ./... 2>/dev/null | grep -v '/test/')
-E2E_TIME  ?= 14m
+E2E_TIME  ?= 30m
 FUZZTIME  ?= 30s
 
 .PHONY: help build demo test unit e2e race lint gen fuzz storm bench package check stats need-go need-java clean
