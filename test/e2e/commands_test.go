@@ -130,7 +130,7 @@ func ownerOfMirror(t *testing.T, c *Cluster, instances []*Daemon) int {
 // joined waits until the instances share all shards.
 func joined(t *testing.T, instances ...*Daemon) {
 	t.Helper()
-	Eventually(t, 20*time.Second, func() error {
+	Eventually(t, 30*time.Second, func() error {
 		sum := 0.0
 		for i, m := range instances {
 			owned := m.Metric("mirrord_shards_owned")
@@ -347,19 +347,10 @@ func (c *Cluster) trim(t testing.TB, topic string, partition int32, to int64) {
 // trimCompacted trims a compact topic, which a broker allows only while its policy is another one.
 func (c *Cluster) trimCompacted(t testing.TB, topic string, to int64) int64 {
 	t.Helper()
-	c.alter(t, topic, "cleanup.policy", "delete")
+	c.Set(t, topic, "cleanup.policy", "delete")
 	c.trim(t, topic, 0, to)
-	c.alter(t, topic, "cleanup.policy", "compact")
+	c.Set(t, topic, "cleanup.policy", "compact")
 	return to
-}
-
-func (c *Cluster) alter(t testing.TB, topic, key, value string) {
-	t.Helper()
-	changed, err := c.adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: key, Value: &value}}, topic)
-	must(t, err)
-	for _, r := range changed {
-		must(t, r.Err)
-	}
 }
 
 // Records expire at the source while nobody mirrors: with on_lost_range continue that is told once and counted; with
