@@ -34,10 +34,16 @@ type Proxy struct {
 	swallow map[int16]int // answers still to be lost, by API key
 	counts  map[int16]int // requests seen, by API key
 	pairs   map[*pair]struct{}
-	gates   map[int16]chan struct{}       // requests that wait, by API key, until the channel closes
+	gates   map[int16]gate
 	waiting int                           // requests before a gate
 	watch   func(key int16, frame []byte) // sees each request
 	opaque  bool                          // bytes pass unread: for listeners with TLS
+}
+
+// gate holds requests until it opens.
+type gate struct {
+	open chan struct{}
+	some func(frame []byte) bool // nil: all
 }
 
 // pair is one proxied connection.
@@ -58,7 +64,7 @@ func newProxy(listen, target string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{listener: l, target: target, swallow: map[int16]int{}, counts: map[int16]int{}, pairs: map[*pair]struct{}{},
-		gates: map[int16]chan struct{}{}}
+		gates: map[int16]gate{}}
 	go p.accept()
 	return p, nil
 }
@@ -94,7 +100,18 @@ func (p *Proxy) Requests(key int16) (n int) {
 }
 
 // Hold keeps requests of an API key, and what follows them on their connections, from the broker until Heal.
-func (p *Proxy) Hold(key int16) { p.locked(func() { p.gates[key] = make(chan struct{}) }) }
+func (p *Proxy) Hold(key int16) { p.HoldSome(key, nil) }
+
+// HoldSome is Hold for those requests only that some selects.
+func (p *Proxy) HoldSome(key int16, some func(frame []byte) bool) {
+	p.locked(func() { p.gates[key] = gate{make(chan struct{}), some} })
+}
+
+// ofData reports whether a Produce request (v9 or newer) has no transactional id: the state writer's has one.
+func ofData(frame []byte) bool {
+	client := int(int16(binary.BigEndian.Uint16(frame[12:])))
+	return frame[12+2+max(0, client)+1] == 0
+}
 
 // Held is how many requests wait now.
 func (p *Proxy) Held() (n int) {
@@ -112,7 +129,7 @@ func (p *Proxy) Opaque() { p.locked(func() { p.opaque = true }) }
 func (p *Proxy) Heal() {
 	p.locked(func() {
 		for key, gate := range p.gates {
-			close(gate)
+			close(gate.open)
 			delete(p.gates, key)
 		}
 		if p.silent {
@@ -220,6 +237,9 @@ func (p *Proxy) read(from net.Conn) ([]byte, error) {
 	}
 	some := make([]byte, 64<<10)
 	n, err := from.Read(some)
+	if n > 0 {
+		err = nil // it comes again
+	}
 	return some[:n], err
 }
 
@@ -244,7 +264,7 @@ func (p *Proxy) onRequest(c *pair, frame []byte) bool {
 	if p.opaque {
 		return true
 	}
-	p.wait(key)
+	p.wait(key, frame)
 	if p.watch != nil {
 		p.watch(key, frame)
 	}
@@ -259,14 +279,14 @@ func (p *Proxy) onRequest(c *pair, frame []byte) bool {
 }
 
 // wait holds a request before its gate. It gives the lock away meanwhile.
-func (p *Proxy) wait(key int16) {
-	gate := p.gates[key]
-	if gate == nil {
+func (p *Proxy) wait(key int16, frame []byte) {
+	gate, ok := p.gates[key]
+	if !ok || gate.some != nil && !gate.some(frame) {
 		return
 	}
 	p.waiting++
 	p.mu.Unlock()
-	<-gate
+	<-gate.open
 	p.mu.Lock()
 	p.waiting--
 }
