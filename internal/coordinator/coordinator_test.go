@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -469,4 +470,26 @@ func (i *instance) series(name string) int {
 		}
 	}
 	return 0
+}
+
+// A destination that is not ready yet fails nothing: the comparison is repeated.
+func TestEffectsAreRepeatedBeforeTheyFail(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.breaks("align orders", errors.New("no leader yet"))
+	i.command(mirror.Command{Verb: mirror.VerbCreate, Mirror: "east"})
+	i.command(mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"orders"}})
+	i.found("east", 1, "orders")
+	b.eventually(10*time.Second, func() string {
+		if n, _ := i.called("align"); n < 3 {
+			return fmt.Sprintf("aligned %d times", n)
+		}
+		return ""
+	})
+	i.breaks("align orders", nil)
+	i.reach("east", 1, mirror.Mirroring, "orders")
+	if n := b.log.count("state changed", "FAILED"); n > 0 {
+		t.Errorf("%d times FAILED", n)
+	}
 }

@@ -47,7 +47,7 @@ func (r *runner) drive(s *shard, now time.Time) {
 		records = append(records, step...)
 		t.leaving = len(step) > 0 && moves(step[0], t.epoch)
 		if len(step) == 0 {
-			r.want(s, t, f)
+			r.want(s, t, f, now)
 		}
 	}
 	if len(records) == 0 {
@@ -150,6 +150,9 @@ func (s *shard) due(now time.Time) (next time.Time) {
 		for _, t := range s.parts {
 			if t.event.what == nothing {
 				sooner(t.retryAt)
+			}
+			if now.Before(t.again) {
+				sooner(t.again)
 			}
 		}
 	}

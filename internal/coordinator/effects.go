@@ -18,6 +18,12 @@ const (
 	alignBatch = 200
 	// batchesAtOnce bounds the running batches of one effect and mirror.
 	batchesAtOnce = 4
+	// effectGrace is for how long after its state was entered a failed effect is repeated before the partition is FAILED: a
+	// broker that has to create thousands of topics, or that moves leaders, needs some seconds.
+	effectGrace = 15 * time.Second
+	effectPause = 100 * time.Millisecond // before the first repetition, doubled up to effectPauseMax
+	// effectPauseMax keeps partitions of one batch together, since it is the same for all.
+	effectPauseMax = time.Second
 	// effectTime bounds effects on the destination. Comparing logs takes as long as it takes.
 	effectTime = 2 * time.Minute
 )
@@ -41,9 +47,9 @@ func (b *batch) leave() {
 func (e effect) writes() bool { return e == fence || e == promote }
 
 // want notes the effect that a partition's state asks for.
-func (r *runner) want(s *shard, t *part, f facts) {
+func (r *runner) want(s *shard, t *part, f facts, now time.Time) {
 	e := f.effect()
-	if e == noEffect || e == drain || t.running != nil { // poll sees what has drained
+	if e == noEffect || e == drain || t.running != nil || now.Before(t.again) { // poll sees what has drained
 		return
 	}
 	entry := r.index.find(t.partition.Mirror, t.topic)
@@ -165,6 +171,7 @@ func (r *runner) locate(ctx context.Context, targets []mirror.Target) []happenin
 // finished takes in what a batch did.
 func (r *runner) finished(b *batch, parts []*part, targets []mirror.Target, results []happening) {
 	delete(r.batches, b)
+	now := time.Now()
 	for i, t := range parts {
 		if t.running != b {
 			continue // its state has moved on meanwhile
@@ -176,8 +183,18 @@ func (r *runner) finished(b *batch, parts []*part, targets []mirror.Target, resu
 				mirror.KeyPartition, targets[i].Index, mirror.KeyErr, h.err)
 			h = happening{what: promoted}
 		}
-		if r.partOf(t.partition) == t {
+		if r.partOf(t.partition) == t && !t.repeats(targets[i], h, now) {
 			r.happened(targets[i], h)
 		}
 	}
+}
+
+// repeats reports whether a failed effect is to be repeated before it counts as a failure.
+func (t *part) repeats(of mirror.Target, h happening, now time.Time) bool {
+	if h.what != failed || mirror.KindOf(h.err) != mirror.Retriable || of.StateEpoch != t.epoch || now.Sub(t.since) > effectGrace {
+		return false
+	}
+	t.again = now.Add(min(effectPause<<min(t.repeated, 10), effectPauseMax))
+	t.repeated++
+	return true
 }

@@ -24,6 +24,8 @@ type part struct {
 	event    happening
 	running  *batch
 	proposal *proposal
+	again    time.Time // the state's effect is not to be repeated before
+	repeated int       // times that it was
 	retryAt  time.Time // FAILED: when to try again; zero: not by itself
 	retries  int       // of a cluster that does not answer, in a row: they use up no attempt
 	base     int64     // first destination offset reported in this epoch; −1: none yet
@@ -98,7 +100,7 @@ func (r *runner) enter(t *part, state statestore.PartitionState, now time.Time) 
 		t.running = nil // what it finds is about the past
 	}
 	t.epoch, t.since, t.event, t.base, t.retryAt = state.StateEpoch, now, happening{}, -1, time.Time{}
-	t.leaving = false
+	t.leaving, t.again, t.repeated = false, time.Time{}, 0
 	if state.State == mirror.Failed {
 		t.retryAt = r.retryAt(t, state, now)
 	}

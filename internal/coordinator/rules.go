@@ -58,9 +58,9 @@ func (d *desk) startTopic(m *mirrorEntry, topic string, v *verdicts) {
 		return
 	}
 	t.Wish, t.Promoted = mirror.Mirroring, false
+	t.Finding = statestore.Finding{} // made while it was mirrored before; it is made again if it is still so
 	if failed {
 		t.Rearm++
-		t.Finding = statestore.Finding{}
 	}
 	v.done(topic, "", t)
 }
@@ -146,7 +146,7 @@ func (d *desk) resume(e *topicEntry, v *verdicts) {
 	case mirror.Mirroring:
 		v.done(t.Name, "")
 	default:
-		t.Wish = mirror.Mirroring
+		t.Wish, t.Finding = mirror.Mirroring, statestore.Finding{}
 		v.done(t.Name, "", t)
 	}
 }
