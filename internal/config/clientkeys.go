@@ -15,8 +15,10 @@ import (
 )
 
 // secretKeys hold secrets, so their values are references that are kept as they are.
-var secretKeys = map[string]bool{"sasl.password": true, "sasl.jaas.config": true,
-	"sasl.oauthbearer.client.credentials.client.secret": true}
+var secretKeys = map[string]bool{
+	"sasl.password": true, "sasl.jaas.config": true,
+	"sasl.oauthbearer.client.credentials.client.secret": true,
+}
 
 // connectionKeys are Kafka's names for what a connection needs, those of the Java clients and those of librdkafka.
 func (p *applying) connectionKeys() map[string]func(string) error {
@@ -149,7 +151,8 @@ func (p *applying) jaas(v string) error {
 
 // securityProperties are the properties that give s.
 func securityProperties(s mirror.Security) map[string]string {
-	out := map[string]string{"security.protocol": s.Protocol, "sasl.mechanism": s.SASL.Mechanism,
+	out := map[string]string{
+		"security.protocol": s.Protocol, "sasl.mechanism": s.SASL.Mechanism,
 		"sasl.username": s.SASL.Username, "sasl.password": string(s.SASL.Password),
 		"sasl.oauthbearer.token.endpoint.url":               s.SASL.TokenEndpoint,
 		"sasl.oauthbearer.client.credentials.client.id":     s.SASL.ClientID,
@@ -158,7 +161,8 @@ func securityProperties(s mirror.Security) map[string]string {
 		"ssl.truststore.location":                           s.TLS.CAFile,
 		"ssl.certificate.location":                          s.TLS.CertFile,
 		"ssl.key.location":                                  s.TLS.KeyFile,
-		"ssl.endpoint.identification.algorithm":             "https"}
+		"ssl.endpoint.identification.algorithm":             "https",
+	}
 	if s.TLS.SkipHostname {
 		out["ssl.endpoint.identification.algorithm"] = ""
 	} else {

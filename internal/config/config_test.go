@@ -100,8 +100,10 @@ func TestGoodFileSetsEverything(t *testing.T) {
 		Log:  Log{"debug", "json"},
 		Mirrors: []mirror.Definition{{
 			Name: "east", SourceClusterID: "abc",
-			Source: mirror.Connection{BootstrapServers: []string{"s:9"}, Security: mirror.Security{Protocol: "SASL_PLAINTEXT",
-				SASL: mirror.SASL{Mechanism: "OAUTHBEARER", TokenEndpoint: "https://id/token", ClientID: "c", ClientSecret: mirror.Secret("${file:" + in("password") + "}"), Scope: "s"}}},
+			Source: mirror.Connection{BootstrapServers: []string{"s:9"}, Security: mirror.Security{
+				Protocol: "SASL_PLAINTEXT",
+				SASL:     mirror.SASL{Mechanism: "OAUTHBEARER", TokenEndpoint: "https://id/token", ClientID: "c", ClientSecret: mirror.Secret("${file:" + in("password") + "}"), Scope: "s"},
+			}},
 			TopicsInclude: []string{"orders", "x.*"}, TopicsExclude: []string{}, TopicPropertiesExclude: []string{"a.b"},
 			GroupsInclude: []string{"g.*"}, GroupsExclude: []string{"h"}, ACLsInclude: []string{"topic;*;*;*;User:x"},
 			ReplicationFactor: 2, Transactions: "committed", Fillers: "transactions", EpochFencing: "continuous", ReadOnly: "off",

@@ -191,8 +191,10 @@ func Properties(d mirror.Definition) map[string]string {
 }
 
 // emptyMeansSomething are keys whose default is not empty.
-var emptyMeansSomething = map[string]bool{"topics.exclude": true, "groups.include": true, "acls.include": true,
-	"topic.properties.exclude": true, "ssl.endpoint.identification.algorithm": true}
+var emptyMeansSomething = map[string]bool{
+	"topics.exclude": true, "groups.include": true, "acls.include": true,
+	"topic.properties.exclude": true, "ssl.endpoint.identification.algorithm": true,
+}
 
 // plain is a setting's value as a property has it.
 func plain(s setting[mirror.Definition], d *mirror.Definition) string {

@@ -26,9 +26,11 @@ func TestApplyProperties(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := mirror.DefaultDefinition("east")
-	want.Source = mirror.Connection{BootstrapServers: []string{"a:9092", "b:9092"}, Security: mirror.Security{Protocol: "SASL_SSL",
-		SASL: mirror.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: "${file:/run/p:pw}"},
-		TLS:  mirror.TLS{CAFile: "/ca.pem", CertFile: "/client.pem", KeyFile: "/client.pem", SkipHostname: true}}}
+	want.Source = mirror.Connection{BootstrapServers: []string{"a:9092", "b:9092"}, Security: mirror.Security{
+		Protocol: "SASL_SSL",
+		SASL:     mirror.SASL{Mechanism: "SCRAM-SHA-512", Username: "u", Password: "${file:/run/p:pw}"},
+		TLS:      mirror.TLS{CAFile: "/ca.pem", CertFile: "/client.pem", KeyFile: "/client.pem", SkipHostname: true},
+	}}
 	want.SourceClusterID, want.TopicsInclude, want.TopicsExclude, want.GroupsExclude = "id1", []string{"a[0-9]{1,2}", "b.*"}, []string{}, []string{"g"}
 	want.Transactions, want.Fillers, want.ReplicationFactor, want.Throttle = mirror.Exact, mirror.Markers, 2, 10*MiB
 	want.SupportUncleanLeaderElection, want.ReadOnly, want.OnLostRange, want.EpochFencing = true, mirror.Off, mirror.Fail, mirror.Continuous
@@ -76,8 +78,10 @@ func TestApplyPropertiesTellsAllMistakes(t *testing.T) {
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, word := range []string{"bootstrap.servers", "host:port", "topic.include", "did you mean topics.include", "transactions: must be",
-		"absolute", "PEM", "acls.include", "replication.factor"} {
+	for _, word := range []string{
+		"bootstrap.servers", "host:port", "topic.include", "did you mean topics.include", "transactions: must be",
+		"absolute", "PEM", "acls.include", "replication.factor",
+	} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("no %q in:\n%v", word, err)
 		}
@@ -85,8 +89,10 @@ func TestApplyPropertiesTellsAllMistakes(t *testing.T) {
 }
 
 func TestAlterKeepsWhatIsNotNamed(t *testing.T) {
-	before, err := ApplyProperties(mirror.DefaultDefinition("east"), map[string]string{"bootstrap.servers": "a:1",
-		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "${env:P}", "topics.include": "x"}, nil)
+	before, err := ApplyProperties(mirror.DefaultDefinition("east"), map[string]string{
+		"bootstrap.servers": "a:1",
+		"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "${env:P}", "topics.include": "x",
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,11 +176,13 @@ func (s *Server) mirror(v *statestore.View, r *http.Request) (any, error) {
 	if m.Source.Security.SASL.Mechanism != "" {
 		security += " " + m.Source.Security.SASL.Mechanism
 	}
-	d := mirrorDetail{mirrorSummary: summaryOf(v, m), Security: security,
+	d := mirrorDetail{
+		mirrorSummary: summaryOf(v, m), Security: security,
 		TopicsInclude: m.TopicsInclude, TopicsExclude: m.TopicsExclude, GroupsInclude: m.GroupsInclude, GroupsExclude: m.GroupsExclude,
 		Transactions: m.Transactions, TransactionsMode: m.TransactionsMode, Fillers: m.Fillers, FillersMode: m.FillersMode,
 		EpochFencing: m.EpochFencing, ReadOnly: m.ReadOnly, OnLostRange: m.OnLostRange, Throttle: m.Throttle, Declared: m.Declared,
-		TopicList: []topicRow{}}
+		TopicList: []topicRow{},
+	}
 	for _, t := range v.Topics(m.Name) {
 		d.TopicList = append(d.TopicList, topicRow{t.Name, t.Partitions, t.Wish.String(), t.ByCommand, t.Promoted, t.Message, t.Finding.Message})
 	}

@@ -40,6 +40,9 @@ func TestHistoryKeepsAnHourOfMirrorsThatExist(t *testing.T) {
 	if s := samples[0]; s.Lag != 60 || s.LagSeconds != 1.5 || s.Mirrored != 210 || s.States["STOPPED"] != 1 || !s.At.Equal(now.Add(5*sampleEvery)) {
 		t.Errorf("got %+v", s)
 	}
+	if n, states := h.Totals(); n != 1 || states["STOPPED"] != 1 || states["MIRRORING"] != 1 {
+		t.Errorf("totals: %d mirrors, %v", n, states)
+	}
 	h.take(statestore.ViewOf(4), now)
 	if got := h.Of("east"); len(got) != 0 {
 		t.Errorf("a deleted mirror keeps %d samples", len(got))

@@ -39,6 +39,19 @@ func (h *History) Of(mirrorName string) []Sample {
 	return append([]Sample{}, h.samples[mirrorName]...)
 }
 
+// Totals sums up the partitions of all mirrors by state, as of the last sample.
+func (h *History) Totals() (mirrors int, states map[string]int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	states = map[string]int{}
+	for _, samples := range h.samples {
+		for state, n := range samples[len(samples)-1].States {
+			states[state] += n
+		}
+	}
+	return len(h.samples), states
+}
+
 // Watch samples the view until ctx ends.
 func (h *History) Watch(ctx context.Context, v *statestore.View) error {
 	tick := time.NewTicker(sampleEvery)

@@ -53,8 +53,10 @@ type MirrorRow struct {
 
 // MirrorRowOf sums up a mirror.
 func MirrorRowOf(v *statestore.View, m statestore.Mirror) MirrorRow {
-	row := MirrorRow{Mirror: m.Name, SourceClusterID: m.LearntClusterID, SourceBootstrap: strings.Join(m.Source.BootstrapServers, ","),
-		Topics: len(v.Topics(m.Name)), States: map[string]int{}}
+	row := MirrorRow{
+		Mirror: m.Name, SourceClusterID: m.LearntClusterID, SourceBootstrap: strings.Join(m.Source.BootstrapServers, ","),
+		Topics: len(v.Topics(m.Name)), States: map[string]int{},
+	}
 	if row.SourceClusterID == "" {
 		row.SourceClusterID = m.SourceClusterID
 	}
@@ -74,8 +76,10 @@ func PartitionRows(v *statestore.View, mirrorName string) []PartitionRow {
 	}
 	for _, t := range v.Topics(mirrorName) {
 		if !seen[t.Name] && t.Message != "" {
-			rows = append(rows, PartitionRow{Mirror: mirrorName, Topic: t.Name, Partition: -1, SourceOffset: -1, DestinationOffset: -1,
-				Lag: -1, LagSeconds: -1, State: mirror.Unknown.String(), ErrorMessage: t.Message, LastMirrorEpoch: -1, LastMirrorOffset: -1})
+			rows = append(rows, PartitionRow{
+				Mirror: mirrorName, Topic: t.Name, Partition: -1, SourceOffset: -1, DestinationOffset: -1,
+				Lag: -1, LagSeconds: -1, State: mirror.Unknown.String(), ErrorMessage: t.Message, LastMirrorEpoch: -1, LastMirrorOffset: -1,
+			})
 		}
 	}
 	return rows
@@ -109,8 +113,10 @@ func GroupRows(v *statestore.View, mirrorName string) []GroupRow {
 	rows := []GroupRow{}
 	for _, g := range v.Groups(mirrorName) {
 		for _, r := range g.Rows {
-			rows = append(rows, GroupRow{Mirror: mirrorName, Group: g.Group, Type: g.Type, Topic: r.Topic, Partition: r.Partition,
-				SourceOffset: r.SourceOffset, DestinationOffset: r.DestinationOffset, Status: r.Status, Reason: r.Reason})
+			rows = append(rows, GroupRow{
+				Mirror: mirrorName, Group: g.Group, Type: g.Type, Topic: r.Topic, Partition: r.Partition,
+				SourceOffset: r.SourceOffset, DestinationOffset: r.DestinationOffset, Status: r.Status, Reason: r.Reason,
+			})
 		}
 	}
 	return rows

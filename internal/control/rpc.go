@@ -81,8 +81,10 @@ func (s *Server) writeStates(w http.ResponseWriter, r *http.Request) {
 			if p.LastMirrorEpoch != nil {
 				epoch = *p.LastMirrorEpoch
 			}
-			topic.Partitions = append(topic.Partitions, mirror.WritePartition{PartitionIndex: p.PartitionIndex,
-				LastMirrorEpoch: epoch, State: *p.State, StateEpoch: p.StateEpoch})
+			topic.Partitions = append(topic.Partitions, mirror.WritePartition{
+				PartitionIndex:  p.PartitionIndex,
+				LastMirrorEpoch: epoch, State: *p.State, StateEpoch: p.StateEpoch,
+			})
 		}
 		req.Topics = append(req.Topics, topic)
 	}
@@ -121,8 +123,10 @@ func (s *Server) command(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, dryRunOf(v, req.Mirror, patterns))
 		return
 	}
-	cmd := mirror.Command{ID: statestore.NewCommandID(), AtMillis: time.Now().UnixMilli(), Verb: req.Verb, Mirror: req.Mirror,
-		Topics: req.Topics, Drain: req.Drain}
+	cmd := mirror.Command{
+		ID: statestore.NewCommandID(), AtMillis: time.Now().UnixMilli(), Verb: req.Verb, Mirror: req.Mirror,
+		Topics: req.Topics, Drain: req.Drain,
+	}
 	if err := s.deps.Submit(r.Context(), cmd); err != nil {
 		writeError(w, http.StatusServiceUnavailable, err)
 		return

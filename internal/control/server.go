@@ -117,7 +117,9 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.http.Shutdown(bounded); err != nil {
 		s.http.Close()
 	}
-	<-failed
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve http: %w", err)
+	}
 	return ctx.Err()
 }
 

@@ -38,8 +38,10 @@ func partition(index int32) mirror.Partition {
 // testView holds mirror east with one topic of three partitions: mirroring, failed and stopped.
 func testView() *statestore.View {
 	d := mirror.DefaultDefinition("east")
-	d.Source = mirror.Connection{BootstrapServers: []string{"a:1", "b:2"}, Security: mirror.Security{Protocol: "SASL_SSL",
-		SASL: mirror.SASL{Mechanism: "PLAIN", Username: "user", Password: "${file:/etc/secret}"}}}
+	d.Source = mirror.Connection{BootstrapServers: []string{"a:1", "b:2"}, Security: mirror.Security{
+		Protocol: "SASL_SSL",
+		SASL:     mirror.SASL{Mechanism: "PLAIN", Username: "user", Password: "${file:/etc/secret}"},
+	}}
 	state := func(index int32, s mirror.State) statestore.PartitionState {
 		return statestore.PartitionState{Partition: partition(index), Topic: "orders", State: s, Previous: mirror.LogTruncation}
 	}
@@ -52,11 +54,13 @@ func testView() *statestore.View {
 		state(0, mirror.Mirroring), failed, state(2, mirror.Stopped),
 		statestore.LastMirrorEpoch{Partition: partition(2), Position: mirror.Position{LeaderEpoch: 4, Offset: 70}},
 		statestore.GroupStatus{Mirror: "east", Group: "g", Type: "classic", Rows: []statestore.GroupRow{
-			{Topic: "orders", Partition: 0, SourceOffset: 5, DestinationOffset: 5, Status: "synced"}}},
+			{Topic: "orders", Partition: 0, SourceOffset: 5, DestinationOffset: 5, Status: "synced"},
+		}},
 	}
 	for i := range int32(3) {
 		records = append(records, statestore.ShardReport{ShardIndex: mirror.ShardOf(partition(i), 4), Owner: "one", Positions: []statestore.ReportedPosition{
-			{Partition: partition(i), SourceOffset: 100, DestinationOffset: 70, LagMillis: 1500}}})
+			{Partition: partition(i), SourceOffset: 100, DestinationOffset: 70, LagMillis: 1500},
+		}})
 	}
 	for shard := range int32(4) {
 		records = append(records, statestore.ShardClaim{ShardIndex: shard, Number: 1, Owner: "one"})
@@ -312,8 +316,10 @@ func TestFailoverFromTheConsole(t *testing.T) {
 	if row := get[outcomeRow](t, s, "/api/v1/commands/"+accepted.ID); row.Done {
 		t.Errorf("outcome before there is one: %+v", row)
 	}
-	s.view = statestore.ViewOf(4, statestore.CommandOutcome{Outcome: mirror.Outcome{ID: s.cmds[0].ID, Mirror: "east",
-		Topics: []mirror.TopicOutcome{{Topic: "orders", Refused: true, Message: "why"}}}})
+	s.view = statestore.ViewOf(4, statestore.CommandOutcome{Outcome: mirror.Outcome{
+		ID: s.cmds[0].ID, Mirror: "east",
+		Topics: []mirror.TopicOutcome{{Topic: "orders", Refused: true, Message: "why"}},
+	}})
 	if row := get[outcomeRow](t, s, "/api/v1/commands/"+accepted.ID); !row.Done || row.Topics[0].Message != "why" {
 		t.Errorf("outcome: %+v", row)
 	}

@@ -176,6 +176,7 @@ func principalUnknown(c mirror.Connection) bool {
 func (c *checker) least(key string) (int64, bool) {
 	return c.number(key, func(a, b int64) bool { return a < b })
 }
+
 func (c *checker) most(key string) (int64, bool) {
 	return c.number(key, func(a, b int64) bool { return a > b })
 }

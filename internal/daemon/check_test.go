@@ -94,8 +94,10 @@ func TestCheckJudgesBrokerSettings(t *testing.T) {
 	base := func() *checker {
 		cfg := config.Default()
 		cfg.Destination = mirror.Connection{BootstrapServers: []string{"k:1"}, Security: mirror.Security{Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{Mechanism: "PLAIN", Username: "mirrord"}}}
-		return &checker{report: &report{out: new(bytes.Buffer)}, cfg: &cfg, brokers: 3, destinationID: "x", authorizer: true,
-			settings: map[int32]kafka.Configs{1: entries(keyVerification, "false"), 2: entries(keyVerification, "false")}}
+		return &checker{
+			report: &report{out: new(bytes.Buffer)}, cfg: &cfg, brokers: 3, destinationID: "x", authorizer: true,
+			settings: map[int32]kafka.Configs{1: entries(keyVerification, "false"), 2: entries(keyVerification, "false")},
+		}
 	}
 	said := func(c *checker) string { return c.out.(*bytes.Buffer).String() }
 

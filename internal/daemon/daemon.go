@@ -106,8 +106,10 @@ func listen(ctx context.Context, cancel context.CancelFunc) (hangups, hurry chan
 
 // New builds a daemon without touching the clusters. It binds the HTTP address, so that a wrong one is known at once.
 func New(cfg *config.Config, opts Options) (*Daemon, error) {
-	d := &Daemon{opts: opts, log: opts.Log, started: cfg, cfg: cfg, name: instanceName(cfg), notifier: newNotifier(opts.Log),
-		gatherer: newGatherer(), events: new(control.Events), history: new(control.History)}
+	d := &Daemon{
+		opts: opts, log: opts.Log, started: cfg, cfg: cfg, name: instanceName(cfg), notifier: newNotifier(opts.Log),
+		gatherer: newGatherer(), events: new(control.Events), history: new(control.History),
+	}
 	d.metrics = newMetrics(d.gatherer.main, opts.Version)
 	if err := d.open(); err != nil {
 		d.undo.run(d.log, closeLimit)
@@ -255,7 +257,10 @@ func (d *Daemon) newHealth() *health {
 			return all
 		},
 		sourceUp: d.parts.sourceUp,
-		status:   func(r control.Readiness) { d.notifier.say(statusLine(r, view)) },
+		status: func(r control.Readiness) {
+			mirrors, states := d.history.Totals()
+			d.notifier.say(statusLine(r, mirrors, states))
+		},
 		metrics:  d.metrics,
 		log:      d.log,
 	}
@@ -267,8 +272,10 @@ func (d *Daemon) newHealth() *health {
 }
 
 func serverConfig(c config.HTTP) control.ServerConfig {
-	return control.ServerConfig{Listen: c.Listen, Loopback: c.Loopback(), TokenFile: c.TokenFile,
-		CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ClientCAFile: c.TLS.ClientCAFile}
+	return control.ServerConfig{
+		Listen: c.Listen, Loopback: c.Loopback(), TokenFile: c.TokenFile,
+		CertFile: c.TLS.CertFile, KeyFile: c.TLS.KeyFile, ClientCAFile: c.TLS.ClientCAFile,
+	}
 }
 
 // component is the logger of one part.

@@ -70,8 +70,10 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 	for k, a := range results {
 		errs[places[k]] = a.Err
 		if a.Note != "" {
-			e.event(mirror.Event{At: time.Now(), Mirror: open[k].Partition.Mirror, Topic: open[k].Topic, Partition: open[k].Index,
-				Name: "logs compared", From: mirror.NotRecorded, To: mirror.NotRecorded, Message: a.Note})
+			e.event(mirror.Event{
+				At: time.Now(), Mirror: open[k].Partition.Mirror, Topic: open[k].Topic, Partition: open[k].Index,
+				Name: "logs compared", From: mirror.NotRecorded, To: mirror.NotRecorded, Message: a.Note,
+			})
 		}
 	}
 }
@@ -157,8 +159,10 @@ func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topi
 		if err != nil {
 			return 0, err
 		}
-		target := mirror.Target{Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
-			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition}}
+		target := mirror.Target{
+			Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
+			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition},
+		}
 		a := compare.Align(ctx, source, e.destination, []mirror.Target{target}, nil)[0]
 		switch {
 		case a.Err == nil:

@@ -228,21 +228,15 @@ func waitingFor(r control.Readiness, m membership) string {
 }
 
 // statusLine is what systemctl status shows.
-func statusLine(r control.Readiness, view *statestore.View) string {
+func statusLine(r control.Readiness, mirrors int, states map[string]int) string {
 	if !r.Ready {
 		return "waiting for " + r.WaitingFor
 	}
-	partitions, failed := 0, 0
-	mirrors := view.Mirrors()
-	for _, m := range mirrors {
-		for _, p := range view.Partitions(m.Name) {
-			partitions++
-			if p.State == mirror.Failed {
-				failed++
-			}
-		}
+	partitions := 0
+	for _, n := range states {
+		partitions += n
 	}
-	line := fmt.Sprintf("%d mirrors, %d partitions, %d of them failed; %d shards owned", len(mirrors), partitions, failed, r.ShardsOwned)
+	line := fmt.Sprintf("%d mirrors, %d partitions, %d of them failed; %d shards owned", mirrors, partitions, states[mirror.Failed.String()], r.ShardsOwned)
 	for _, s := range r.Sources {
 		if !s.Up {
 			line += "; source of " + s.Mirror + " is unreachable"

@@ -65,8 +65,10 @@ func dropTime(groups []string, a slog.Attr) slog.Attr {
 type journal struct{ out io.Writer }
 
 var priorities = []struct{ level, mark []byte }{
-	{[]byte("level=DEBUG"), []byte("<7>")}, {[]byte("level=INFO"), []byte("<6>")},
-	{[]byte("level=WARN"), []byte("<4>")}, {[]byte("level=ERROR"), []byte("<3>")},
+	{[]byte("level=DEBUG"), []byte("<7>")},
+	{[]byte("level=INFO"), []byte("<6>")},
+	{[]byte("level=WARN"), []byte("<4>")},
+	{[]byte("level=ERROR"), []byte("<3>")},
 }
 
 func (j journal) Write(line []byte) (int, error) {

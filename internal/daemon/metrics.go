@@ -18,17 +18,27 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, version string) *metrics {
 	m := &metrics{
-		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "mirrord_source_up",
-			Help: "Whether the source cluster of a mirror answered when last asked (1) or not (0)."}, []string{"mirror"}),
-		destinationUp: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mirrord_destination_up",
-			Help: "Whether the destination cluster answered when last asked (1) or not (0)."}),
-		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mirrord_config_reload_success",
-			Help: "Whether the configuration file was good when last read (1) or not, so that the one before is in use (0)."}),
-		reloadedAt: prometheus.NewGauge(prometheus.GaugeOpts{Name: "mirrord_config_reload_timestamp_seconds",
-			Help: "When the configuration in use was read."}),
+		sourceUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "mirrord_source_up",
+			Help: "Whether the source cluster of a mirror answered when last asked (1) or not (0).",
+		}, []string{"mirror"}),
+		destinationUp: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mirrord_destination_up",
+			Help: "Whether the destination cluster answered when last asked (1) or not (0).",
+		}),
+		reloaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mirrord_config_reload_success",
+			Help: "Whether the configuration file was good when last read (1) or not, so that the one before is in use (0).",
+		}),
+		reloadedAt: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "mirrord_config_reload_timestamp_seconds",
+			Help: "When the configuration in use was read.",
+		}),
 	}
-	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "mirrord_build_info", Help: "Always 1; the version is a label.",
-		ConstLabels: prometheus.Labels{"version": version}})
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "mirrord_build_info", Help: "Always 1; the version is a label.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
 	info.Set(1)
 	m.reloaded.Set(1)
 	m.reloadedAt.SetToCurrentTime()

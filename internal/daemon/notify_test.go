@@ -16,8 +16,6 @@ import (
 
 	"mirrord/internal/config"
 	"mirrord/internal/control"
-	"mirrord/internal/mirror"
-	"mirrord/internal/statestore"
 )
 
 // fakeManager is a service manager: it gives the messages that it is told.
@@ -125,27 +123,27 @@ func TestWatchdogIsFedOnlyWhileAllLoopsAnswer(t *testing.T) {
 
 func TestWatchdogNamesTheLoop(t *testing.T) {
 	var log bytes.Buffer
-	w := watchdog{notifier: &notifier{log: slog.New(slog.NewTextHandler(&log, nil))}, interval: time.Minute,
-		probes: []probe{{"fetchers", func(context.Context) error { return errors.New("no turn") }}}}
+	w := watchdog{
+		notifier: &notifier{log: slog.New(slog.NewTextHandler(&log, nil))}, interval: time.Minute,
+		probes: []probe{{"fetchers", func(context.Context) error { return errors.New("no turn") }}},
+	}
 	if w.alive(t.Context()) || !strings.Contains(log.String(), "fetchers: no turn") {
 		t.Errorf("log: %s", log.String())
 	}
 }
 
 func TestStatusLineSaysWhatIsWaitedFor(t *testing.T) {
-	state := func(i int32, s mirror.State) statestore.PartitionState {
-		return statestore.PartitionState{Partition: mirror.Partition{Mirror: "east", Index: i}, Topic: "t", State: s}
-	}
-	view := statestore.ViewOf(1, statestore.Mirror{Definition: mirror.DefaultDefinition("east")}, state(0, mirror.Mirroring), state(1, mirror.Failed))
 	for _, c := range []struct {
 		r    control.Readiness
 		want string
 	}{
 		{control.Readiness{WaitingFor: "the destination: x"}, "waiting for the destination: x"},
-		{control.Readiness{Ready: true, ShardsOwned: 5, Sources: []control.Contact{{Mirror: "east"}, {Mirror: "west", Up: true}}},
-			"1 mirrors, 2 partitions, 1 of them failed; 5 shards owned; source of east is unreachable"},
+		{
+			control.Readiness{Ready: true, ShardsOwned: 5, Sources: []control.Contact{{Mirror: "east"}, {Mirror: "west", Up: true}}},
+			"1 mirrors, 2 partitions, 1 of them failed; 5 shards owned; source of east is unreachable",
+		},
 	} {
-		if got := statusLine(c.r, view); got != c.want {
+		if got := statusLine(c.r, 1, map[string]int{"MIRRORING": 1, "FAILED": 1}); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}

@@ -148,8 +148,10 @@ func fetcherConfig(c *config.Config) fetcher.Config {
 }
 
 func coordinatorConfig(c *config.Config) coordinator.Config {
-	return coordinator.Config{GroupID: c.GroupID, InstanceID: c.InstanceID, SessionTimeout: c.SessionTimeout,
-		Retry: mirror.Backoff{Initial: c.Retry.InitialBackoff, Max: c.Retry.MaxBackoff, MaxAttempts: c.Retry.MaxAttempts}}
+	return coordinator.Config{
+		GroupID: c.GroupID, InstanceID: c.InstanceID, SessionTimeout: c.SessionTimeout,
+		Retry: mirror.Backoff{Initial: c.Retry.InitialBackoff, Max: c.Retry.MaxBackoff, MaxAttempts: c.Retry.MaxAttempts},
+	}
 }
 
 func mmmConfig(c *config.Config) mmm.Config {

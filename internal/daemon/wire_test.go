@@ -121,8 +121,10 @@ func TestASourceThatComesBackIsTold(t *testing.T) {
 	src := &answering{err: errors.New("refused")}
 	var told []string
 	g := newGatherer()
-	h := &health{sources: func() map[string]asker { return map[string]asker{"east": src} }, sourceUp: func(name string) { told = append(told, name) },
-		metrics: newMetrics(g.main, ""), log: quiet}
+	h := &health{
+		sources: func() map[string]asker { return map[string]asker{"east": src} }, sourceUp: func(name string) { told = append(told, name) },
+		metrics: newMetrics(g.main, ""), log: quiet,
+	}
 	h.lookAtSources(t.Context())
 	if got := h.sourcesSeen(); len(got) != 1 || got[0].Up || got[0].Error != "k:9092: refused" || got[0].Mirror != "east" {
 		t.Errorf("got %+v", got)

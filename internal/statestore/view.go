@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -250,8 +251,10 @@ func (v *View) PartitionsOfShard(shard int32) []PartitionState {
 }
 
 func comparePartitions(a, b PartitionState) int {
-	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index),
-		cmp.Compare(a.TopicID.String(), b.TopicID.String()))
+	if c := cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Index, b.Index)); c != 0 {
+		return c
+	}
+	return bytes.Compare(a.TopicID[:], b.TopicID[:])
 }
 
 // LastMirror is the position up to which both logs agree, as recorded by a stop.
