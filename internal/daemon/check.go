@@ -27,7 +27,7 @@ func Check(ctx context.Context, configFile string, offline bool, out io.Writer) 
 	}
 	r := &report{out: out}
 	fmt.Fprintf(out, "%s\n", cfg.File)
-	r.ok("the file is valid: %d mirrors", len(cfg.Mirrors))
+	r.ok("the file is valid: %s", count(len(cfg.Mirrors), "mirror"))
 	checkDataDir(r, cfg.DataDir)
 	if offline {
 		return r.result()
@@ -81,7 +81,7 @@ func (c *checker) connect(ctx context.Context, what string, connection mirror.Co
 	if err == nil {
 		var m kafka.Metadata
 		if m, err = cluster.Metadata(ctx); err == nil {
-			c.ok("cluster %s, %d brokers%s", id, len(m.Brokers), kafkaVersion(ctx, cluster))
+			c.ok("cluster %s, %s%s", id, count(len(m.Brokers), "broker"), kafkaVersion(ctx, cluster))
 			return cluster, m, true
 		}
 	}
@@ -142,7 +142,7 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 		c.note("", "topics_include is empty: nothing is mirrored until mirrord start")
 		return
 	case len(selected) == 0:
-		c.note("see that the names are right, and that DESCRIBE on them is granted", "topics_include matches none of the %d topics that are visible", len(m.Topics))
+		c.note("see that the names are right, and that DESCRIBE on them is granted", "topics_include matches none of %s that can be seen", count(len(m.Topics), "topic"))
 		return
 	}
 	var unreadable []string
@@ -156,7 +156,7 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 			"READ is missing on %d of %d selected topics: %s", len(unreadable), len(selected), shortList(unreadable))
 		return
 	}
-	c.ok("topics_include selects %d topics, all readable", len(selected))
+	c.ok("topics_include selects %s, all readable", count(len(selected), "topic"))
 }
 
 // modes tells what the mirror's automatic choices will be, and which explicit ones cannot work.
@@ -176,7 +176,7 @@ func (c *checker) modes(d mirror.Definition) {
 			"transactions: exact needs brokers that take transactions they did not begin")
 	}
 	if d.ReplicationFactor > int16(c.brokers) {
-		c.bad(fmt.Sprintf("set replication_factor to at most %d", c.brokers), "replication_factor is %d, the destination has %d brokers", d.ReplicationFactor, c.brokers)
+		c.bad(fmt.Sprintf("set replication_factor to at most %d", c.brokers), "replication_factor is %d, the destination has %s", d.ReplicationFactor, count(c.brokers, "broker"))
 	}
 	c.guard(d)
 	c.ok("modes: fillers %s, transactions %s", fillersMode(d, markers), transactionsMode(d, markers && foreign))

@@ -79,7 +79,7 @@ func (c *checker) internalTopics(ctx context.Context, cluster *kafka.Cluster, m 
 	switch {
 	case !exists && int(want.ReplicationFactor) > c.brokers:
 		c.bad(fmt.Sprintf("set state_topic.replication_factor to at most %d", c.brokers),
-			"state_topic.replication_factor is %d, the destination has %d brokers", want.ReplicationFactor, c.brokers)
+			"state_topic.replication_factor is %d, the destination has %s", want.ReplicationFactor, count(c.brokers, "broker"))
 	case !exists:
 		c.ok("topic %s will be created: %d partitions, replication factor %d", statestore.StateTopic, want.NumPartitions, want.ReplicationFactor)
 	case len(t.Partitions) != int(want.NumPartitions):

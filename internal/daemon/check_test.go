@@ -20,7 +20,7 @@ func TestCheckReportsBothClusters(t *testing.T) {
 	if err := Check(t.Context(), configFile(t, dst.addr(), mirrorOf(src.addr(), "orders")), false, &out); err != nil {
 		t.Errorf("%v:\n%s", err, out.String())
 	}
-	for _, want := range []string{"the file is valid: 1 mirrors", "cluster dst, 1 brokers", "cluster src, 1 brokers", "topic __mirror_state will be created", "topics_include selects 1 topics", "modes: fillers"} {
+	for _, want := range []string{"the file is valid: 1 mirror", "cluster dst, 1 broker", "cluster src, 1 broker", "topic __mirror_state will be created", "topics_include selects 1 topic,", "modes: fillers"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, out.String())
 		}
@@ -53,9 +53,9 @@ func TestCheckTellsWhatIsWrong(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, want := range []string{
-		"WRONG  state_topic.replication_factor is 3, the destination has 1 brokers", "set state_topic.replication_factor to at most 1",
+		"WRONG  state_topic.replication_factor is 3, the destination has 1 broker", "set state_topic.replication_factor to at most 1",
 		"WRONG  cluster src answers, but source.cluster_id is other", "note   topics_include matches none",
-		"WRONG  replication_factor is 3, the destination has 1 brokers",
+		"WRONG  replication_factor is 3, the destination has 1 broker",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("does not say %q:\n%s", want, out.String())

@@ -261,8 +261,8 @@ func (d *Daemon) newHealth() *health {
 			mirrors, states := d.history.Totals()
 			d.notifier.say(statusLine(r, mirrors, states))
 		},
-		metrics:  d.metrics,
-		log:      d.log,
+		metrics: d.metrics,
+		log:     d.log,
 	}
 	member := membership{d.parts.joined, d.parts.ownsShard, view, d.parts.store.Problem}
 	h.ready = func(ctx context.Context) control.Readiness {

@@ -209,8 +209,10 @@ func (o opposite) loop(topic string) error {
 	return nil
 }
 
-// oppositeFresh is how long an answer serves: the partitions of a mirror align in batches.
-const oppositeFresh = 5 * time.Second
+const (
+	oppositeFresh   = 5 * time.Second // an answer serves so long: the partitions of a mirror align in batches
+	oppositeTimeout = 30 * time.Second
+)
 
 // opposites reads and shares the state topics of sources. It is safe for concurrent use.
 type opposites struct {
@@ -236,6 +238,9 @@ func (o *opposites) of(ctx context.Context, mirrorName string, destination, sour
 		l = &oppositeLook{done: make(chan struct{})}
 		o.known[mirrorName] = l
 		go func() {
+			// Others wait for the answer too, so the first one's leaving must not end it.
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oppositeTimeout)
+			defer cancel()
 			l.found, l.err = readOpposite(ctx, destination, source)
 			l.at = time.Now()
 			close(l.done)

@@ -236,7 +236,8 @@ func statusLine(r control.Readiness, mirrors int, states map[string]int) string 
 	for _, n := range states {
 		partitions += n
 	}
-	line := fmt.Sprintf("%d mirrors, %d partitions, %d of them failed; %d shards owned", mirrors, partitions, states[mirror.Failed.String()], r.ShardsOwned)
+	line := fmt.Sprintf("%s, %s, %d of them failed; %s owned", count(mirrors, "mirror"), count(partitions, "partition"),
+		states[mirror.Failed.String()], count(r.ShardsOwned, "shard"))
 	for _, s := range r.Sources {
 		if !s.Up {
 			line += "; source of " + s.Mirror + " is unreachable"

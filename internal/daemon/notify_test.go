@@ -140,7 +140,7 @@ func TestStatusLineSaysWhatIsWaitedFor(t *testing.T) {
 		{control.Readiness{WaitingFor: "the destination: x"}, "waiting for the destination: x"},
 		{
 			control.Readiness{Ready: true, ShardsOwned: 5, Sources: []control.Contact{{Mirror: "east"}, {Mirror: "west", Up: true}}},
-			"1 mirrors, 2 partitions, 1 of them failed; 5 shards owned; source of east is unreachable",
+			"1 mirror, 2 partitions, 1 of them failed; 5 shards owned; source of east is unreachable",
 		},
 	} {
 		if got := statusLine(c.r, 1, map[string]int{"MIRRORING": 1, "FAILED": 1}); got != c.want {

@@ -53,3 +53,11 @@ func (r *report) result() error {
 	}
 	return &CheckError{r.wrong}
 }
+
+// count writes a number with its noun: 1 mirror, 3 mirrors.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
