@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"log/slog"
 	"time"
 
 	"mirrord/internal/mirror"
@@ -70,37 +71,36 @@ func (r *runner) tell(events []mirror.Event) {
 		mirror   string
 		from, to mirror.State
 	}
-	counts := map[kind]int{}
-	of := func(e mirror.Event) kind { return kind{e.Mirror, e.From, e.To} }
+	ours := map[kind][]mirror.Event{}
 	for _, e := range events {
 		r.deps.Event(e)
-		counts[of(e)]++
+		if r.drives(e) {
+			k := kind{e.Mirror, e.From, e.To}
+			ours[k] = append(ours[k], e)
+		}
 	}
-	for _, e := range events {
-		k := of(e)
-		switch n := counts[k]; {
-		case n == 0:
-		case n > linesAtOnce:
-			r.log.Info("states changed", mirror.KeyMirror, k.mirror, mirror.KeyCount, n, mirror.KeyFrom, k.from.String(),
-				mirror.KeyTo, k.to.String(), mirror.KeyTopic, e.Topic+", …", mirror.KeyCause, e.Message)
-			counts[k] = 0
-		default:
-			r.logChange(e)
+	for _, changes := range ours {
+		if len(changes) > linesAtOnce {
+			r.logChange(changes[0], mirror.KeyTopic, changes[0].Topic+", …", mirror.KeyCount, len(changes))
+			continue
+		}
+		for _, e := range changes {
+			r.logChange(e, mirror.KeyTopic, e.Topic, mirror.KeyPartition, e.Partition)
 		}
 	}
 }
 
-func (r *runner) logChange(e mirror.Event) {
-	args := []any{
-		mirror.KeyMirror, e.Mirror, mirror.KeyTopic, e.Topic, mirror.KeyPartition, e.Partition,
-		mirror.KeyFrom, e.From.String(), mirror.KeyTo, e.To.String(),
-	}
-	if e.Message != "" {
-		args = append(args, mirror.KeyCause, e.Message)
-	}
+// drives reports whether an event is about a partition in hand.
+func (r *runner) drives(e mirror.Event) bool {
+	t := r.index.find(e.Mirror, e.Topic)
+	return t != nil && r.partOf(mirror.Partition{Mirror: e.Mirror, TopicID: t.topic.SourceID, Index: e.Partition}) != nil
+}
+
+func (r *runner) logChange(e mirror.Event, of ...any) {
+	level := slog.LevelInfo
+	args := append([]any{mirror.KeyMirror, e.Mirror, mirror.KeyFrom, e.From.String(), mirror.KeyTo, e.To.String()}, of...)
 	if e.To == mirror.Failed {
-		r.log.Warn("state changed", args...)
-		return
+		level, args = slog.LevelWarn, append(args, mirror.KeyCause, e.Message)
 	}
-	r.log.Info("state changed", args...)
+	r.log.Log(r.ctx, level, "state changed", args...)
 }
