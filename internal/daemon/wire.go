@@ -50,6 +50,7 @@ func (d *Daemon) wire() parts {
 		Failed:      func(t mirror.Target, err error) { c.Failed(t, err) },
 		Fencing:     func(t mirror.Target, _ int32) { c.Fencing(t) },
 		Tail:        compare.Tail,
+		TooLarge:    messageLimit{d.destination, lease}.raise,
 		Event:       d.events.Add,
 		Log:         d.component("fetcher"),
 		Registerer:  registerer,

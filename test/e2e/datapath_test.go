@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -254,4 +255,25 @@ func TestR4_DataOlderThanProducerIDExpiration(t *testing.T) {
 	d.Nodes[0].Proxy.Heal()
 	AwaitLevel(t, s, d, time.Minute, "old")
 	Identical(t, s, d, "old")
+}
+
+// A batch larger than what the source itself would take today: its limit was lowered after the batch was written. The
+// destination's limit is looked at and raised, and the partition goes on.
+func TestBatchAboveTheSourcesPresentLimit(t *testing.T) {
+	p := SharedPair(t)
+	p.S.Topic(t, "t", 1, "max.message.bytes", "5000000")
+	big := make([]byte, 3_000_000)
+	for i := range big {
+		big[i] = byte(rand.Uint32())
+	}
+	p.S.Send(t, []kgo.Opt{kgo.ProducerBatchMaxBytes(4_000_000)}, &kgo.Record{Topic: "t", Value: big})
+	low := "1000000"
+	_, err := p.S.adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &low}}, "t")
+	must(t, err)
+	p.S.Send(t, nil, Numbered("t", 0, 1, 100)...)
+	m := NewDaemon(t, p.Mirror("t"))
+	m.Start()
+	AwaitLevel(t, p.S, p.D, 30*time.Second, "t")
+	Identical(t, p.S, p.D, "t")
+	m.Await("MIRRORING", 10*time.Second, "t")
 }
