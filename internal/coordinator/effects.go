@@ -56,7 +56,11 @@ func (r *runner) want(s *shard, t *part, f facts, now time.Time) {
 	if e == align && (entry.in.resolved == nil || entry.topic.DestinationID.IsZero()) {
 		return
 	}
-	r.wanted = append(r.wanted, want{t, e, r.target(s, entry, f.state, false)})
+	target := r.target(s, entry, f.state, false)
+	if report, ok := r.reports[t.partition]; ok && report.SourceEpoch.LeaderEpoch > target.Source.LeaderEpoch {
+		target.Source = report.SourceEpoch // not recorded yet
+	}
+	r.wanted = append(r.wanted, want{t, e, target})
 }
 
 // want is a partition that waits for an effect to begin.
@@ -146,13 +150,37 @@ func (r *runner) perform(ctx context.Context, e effect, targets []mirror.Target)
 	return results
 }
 
+// restTime is how long a log end has to stay where it is before it is taken for how far was mirrored, where a
+// predecessor's last requests may still arrive: requests outlive their connections, but not for long.
+const restTime = 2 * time.Second
+
+// rested reads log ends, those of shards with such a predecessor until they do not move any more.
+func (r *runner) rested(ctx context.Context, targets []mirror.Target, tps []kafka.TP) map[kafka.TP]kafka.OffsetResult {
+	ends := r.deps.Cluster.LogEnds(ctx, tps)
+	var restless []kafka.TP
+	for i, t := range targets {
+		if t.PredecessorAlive {
+			restless = append(restless, tps[i])
+		}
+	}
+	for len(restless) > 0 && sleep(ctx, restTime) {
+		again := r.deps.Cluster.LogEnds(ctx, restless)
+		restless = slices.DeleteFunc(restless, func(tp kafka.TP) bool {
+			before := ends[tp]
+			ends[tp] = again[tp]
+			return again[tp].Err != nil || before.Err == nil && again[tp].Offset == before.Offset
+		})
+	}
+	return ends
+}
+
 // locate reads the log ends of drained partitions of which the data path does not know how far they were mirrored.
 func (r *runner) locate(ctx context.Context, targets []mirror.Target) []happening {
 	tps := make([]kafka.TP, len(targets))
 	for i, t := range targets {
 		tps[i] = kafka.TP{Topic: t.Topic, TopicID: t.DestinationID, Partition: t.Index, LeaderEpoch: -1}
 	}
-	ends := r.deps.Cluster.LogEnds(ctx, tps)
+	ends := r.rested(ctx, targets, tps)
 	results := make([]happening, len(targets))
 	for i, t := range targets {
 		end := ends[tps[i]]

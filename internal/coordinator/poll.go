@@ -58,7 +58,7 @@ func (r *runner) reportPause() time.Duration {
 // observeAll observes the partitions of a shard and reports whether anything has happened to one of them.
 func (r *runner) observeAll(s *shard, now time.Time) (happened bool) {
 	for _, t := range s.parts {
-		r.observe(t, now)
+		r.observe(s, t, now)
 		happened = happened || t.event.what != nothing
 	}
 	return happened
@@ -81,7 +81,7 @@ func settling(s statestore.PartitionState) bool {
 }
 
 // observe turns what the data path says about a partition into what happened to it.
-func (r *runner) observe(t *part, now time.Time) {
+func (r *runner) observe(s *shard, t *part, now time.Time) {
 	state, ok := r.view.Partition(t.partition)
 	if !ok || state.StateEpoch != t.epoch || t.event.what != nothing {
 		return
@@ -90,7 +90,7 @@ func (r *runner) observe(t *part, now time.Time) {
 	known = known && report.StateEpoch == t.epoch
 	switch {
 	case state.State == mirror.Pausing || state.State == mirror.Stopping:
-		r.observeDrain(t, report, known)
+		r.observeDrain(t, report, known, now.Before(s.quiet))
 	case settling(state) && known && report.DestinationOffset >= 0:
 		if t.base < 0 {
 			t.base = report.DestinationOffset
@@ -102,17 +102,18 @@ func (r *runner) observe(t *part, now time.Time) {
 }
 
 // observeDrain notes that the data path holds nothing of a partition any more. What it was never told of in this process
-// it holds nothing of.
-func (r *runner) observeDrain(t *part, report mirror.PositionReport, known bool) {
+// it holds nothing of. After a predecessor that did not give up in order, what it has sent may still arrive: then the log
+// end is to be looked at until it rests (see locate), for the position is recorded once.
+func (r *runner) observeDrain(t *part, report mirror.PositionReport, known, restless bool) {
+	state, _ := r.view.Partition(t.partition)
 	switch {
-	case known && report.Drained && report.DestinationOffset >= 0:
+	case known && report.Drained && report.DestinationOffset >= 0 && !(restless && state.State == mirror.Stopping):
 		epoch := report.SourceEpoch.LeaderEpoch
 		if epochs := r.view.Epochs(t.partition); epoch < 0 && len(epochs) > 0 {
 			epoch = epochs[len(epochs)-1].LeaderEpoch
 		}
 		t.event = happening{what: drained, position: mirror.Position{LeaderEpoch: epoch, Offset: report.DestinationOffset}}
 	case known && report.Drained, !t.ran && !r.known[t.partition]:
-		state, _ := r.view.Partition(t.partition)
 		t.event = happening{what: unlocated}
 		if state.State == mirror.Pausing {
 			t.event.what = drained
