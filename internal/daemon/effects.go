@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,7 +55,12 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 		fail(err)
 		return
 	}
-	opposite, err := e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source)
+	began := time.Now()
+	opposite, err := e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source, time.Time{})
+	if err == nil && slices.ContainsFunc(of, func(i int) bool { return opposite.loop(targets[i].Topic) != nil }) {
+		// It may have been stopped there a moment ago, and the verdict is for good.
+		opposite, err = e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source, began)
+	}
 	if err != nil {
 		fail(err)
 		return
@@ -221,21 +227,22 @@ type opposites struct {
 }
 
 type oppositeLook struct {
+	began time.Time
 	done  chan struct{}
-	at    time.Time
+	at    time.Time // when done
 	found opposite
 	err   error
 }
 
-// of asks for the opposite of a mirror, unless somebody is asking or has just done so.
-func (o *opposites) of(ctx context.Context, mirrorName string, destination, source *kafka.Cluster) (opposite, error) {
+// of asks for the opposite of a mirror, unless somebody is asking or has just done so, and not before since.
+func (o *opposites) of(ctx context.Context, mirrorName string, destination, source *kafka.Cluster, since time.Time) (opposite, error) {
 	o.mu.Lock()
 	if o.known == nil {
 		o.known = map[string]*oppositeLook{}
 	}
 	l := o.known[mirrorName]
-	if l == nil || closed(l.done) && (l.err != nil || time.Since(l.at) > oppositeFresh) {
-		l = &oppositeLook{done: make(chan struct{})}
+	if l == nil || l.began.Before(since) || closed(l.done) && (l.err != nil || time.Since(l.at) > oppositeFresh) {
+		l = &oppositeLook{began: time.Now(), done: make(chan struct{})}
 		o.known[mirrorName] = l
 		go func() {
 			// Others wait for the answer too, so the first one's leaving must not end it.
