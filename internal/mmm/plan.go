@@ -159,14 +159,19 @@ func (v preview) configs() {
 
 func (v preview) groups(ctx context.Context) {
 	v.problem(v.seen.groups.listErr)
-	_, plans, _, err := v.loop.planGroups(ctx, v.seen.groups)
+	now := v.loop.scope()
+	_, plans, _, err := v.loop.planGroups(ctx, v.seen.groups, v.loop.withPaused(now))
 	v.problem(err)
 	for _, p := range plans {
 		for _, tp := range slices.SortedFunc(maps.Keys(p.commit), compareTP) {
-			v.change(groupStep(p.kind), p.name, "commit %d for %s", p.commit[tp].offset, tp)
+			if now.mode(tp.Topic, tp.Partition) != syncNot {
+				v.change(groupStep(p.kind), p.name, "commit %d for %s", p.commit[tp].offset, tp)
+			}
 		}
 		for _, tp := range p.remove {
-			v.change(groupStep(p.kind), p.name, "delete the offset of %s", tp)
+			if now.mode(tp.Topic, tp.Partition) != syncNot {
+				v.change(groupStep(p.kind), p.name, "delete the offset of %s", tp)
+			}
 		}
 		for _, r := range p.rows {
 			if r.Status != StatusSynced && r.Status != "" {

@@ -1,6 +1,8 @@
 package mmm
 
 import (
+	"maps"
+
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
@@ -59,6 +61,18 @@ func (l *loop) scope() scope {
 			s.modes[tp] = syncNote
 		case t.Finding.Message == "" && agreesNow(p):
 			s.modes[tp] = syncOn
+		}
+	}
+	return s
+}
+
+// withPaused adds the partitions of topics that are paused, which a refresh leaves alone and a stop would not.
+func (l *loop) withPaused(s scope) scope {
+	s.modes = maps.Clone(s.modes)
+	for _, p := range l.deps.View.Partitions(l.name) {
+		t, ok := l.deps.View.Topic(l.name, p.Topic)
+		if ok && t.Wish == mirror.Paused && !wishLost(t) && !t.DestinationID.IsZero() && t.SourceID == p.TopicID && p.State != mirror.Failed {
+			s.modes[kafka.TopicPartition{Topic: p.Topic, Partition: p.Index}] = syncOn
 		}
 	}
 	return s

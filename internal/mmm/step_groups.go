@@ -38,7 +38,7 @@ func (l *loop) groups(ctx context.Context, seen observation) {
 // syncGroups commits at the destination what source says. It is also the last commit of a promotion, then with what was
 // recorded as the source's last word.
 func (l *loop) syncGroups(ctx context.Context, source groupsSeen) {
-	cases, plans, here, err := l.planGroups(ctx, source)
+	cases, plans, here, err := l.planGroups(ctx, source, l.scope())
 	if err != nil {
 		l.fail(StepGroups, err)
 		return
@@ -49,8 +49,7 @@ func (l *loop) syncGroups(ctx context.Context, source groupsSeen) {
 }
 
 // planGroups looks at the destination and decides about all groups. Which groups are active there has to be known.
-func (l *loop) planGroups(ctx context.Context, source groupsSeen) (cases []groupCase, plans []groupPlan, here map[string]kafka.Group, err error) {
-	of := l.scope()
+func (l *loop) planGroups(ctx context.Context, source groupsSeen, of scope) (cases []groupCase, plans []groupPlan, here map[string]kafka.Group, err error) {
 	cases = l.groupCases(source, of)
 	if len(cases) == 0 {
 		return nil, nil, nil, nil
