@@ -19,8 +19,10 @@ func orders(wish mirror.State, edit func(*statestore.Topic)) statestore.Topic {
 }
 
 func at(index int32, state mirror.State, edit func(*statestore.PartitionState)) statestore.PartitionState {
-	s := statestore.PartitionState{Partition: mirror.Partition{Mirror: "east", TopicID: ordersID, Index: index}, Topic: "orders",
-		State: state, Previous: mirror.NotRecorded}
+	s := statestore.PartitionState{
+		Partition: mirror.Partition{Mirror: "east", TopicID: ordersID, Index: index}, Topic: "orders",
+		State: state, Previous: mirror.NotRecorded,
+	}
 	if edit != nil {
 		edit(&s)
 	}
@@ -48,20 +50,32 @@ func TestGoal(t *testing.T) {
 			t.Partitions, t.Message = 0, "policy forbids it"
 		})}, "policy forbids it", ""},
 		{"retried", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Failed, nil), at(1, mirror.Mirroring, nil)}, "0 is FAILED", ""},
-		{"failed for good", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Failed, forGood(mirror.LogTruncation)),
-			at(1, mirror.Mirroring, nil)}, "", "orders-0 is FAILED: differs"},
-		{"failed before it was recovered", mirror.VerbRecover, []statestore.Record{orders(mirror.Mirroring, func(t *statestore.Topic) { t.Rearm = 1 }),
-			at(0, mirror.Failed, forGood(mirror.Mirroring)), at(1, mirror.Mirroring, nil)}, "1 of 2", ""},
+		{"failed for good", mirror.VerbStart, []statestore.Record{
+			orders(mirror.Mirroring, nil), at(0, mirror.Failed, forGood(mirror.LogTruncation)),
+			at(1, mirror.Mirroring, nil),
+		}, "", "orders-0 is FAILED: differs"},
+		{"failed before it was recovered", mirror.VerbRecover, []statestore.Record{
+			orders(mirror.Mirroring, func(t *statestore.Topic) { t.Rearm = 1 }),
+			at(0, mirror.Failed, forGood(mirror.Mirroring)), at(1, mirror.Mirroring, nil),
+		}, "1 of 2", ""},
 		{"recovered to what is wished", mirror.VerbRecover, []statestore.Record{orders(mirror.Paused, nil), at(0, mirror.Paused, nil), at(1, mirror.Paused, nil)}, "", ""},
-		{"stop goes on from FAILED", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Mirroring)),
-			at(1, mirror.Stopped, nil)}, "1 of 2", ""},
-		{"the stop itself failed", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Stopping)),
-			at(1, mirror.Stopped, nil)}, "", "FAILED"},
-		{"not finished", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, func(t *statestore.Topic) { t.Promoted = false }),
-			at(0, mirror.Stopped, nil), at(1, mirror.Stopped, nil)}, "being finished", ""},
+		{"stop goes on from FAILED", mirror.VerbStop, []statestore.Record{
+			orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Mirroring)),
+			at(1, mirror.Stopped, nil),
+		}, "1 of 2", ""},
+		{"the stop itself failed", mirror.VerbStop, []statestore.Record{
+			orders(mirror.Stopped, nil), at(0, mirror.Failed, forGood(mirror.Stopping)),
+			at(1, mirror.Stopped, nil),
+		}, "", "FAILED"},
+		{"not finished", mirror.VerbStop, []statestore.Record{
+			orders(mirror.Stopped, func(t *statestore.Topic) { t.Promoted = false }),
+			at(0, mirror.Stopped, nil), at(1, mirror.Stopped, nil),
+		}, "being finished", ""},
 		{"wished otherwise meanwhile", mirror.VerbPause, []statestore.Record{orders(mirror.Mirroring, nil)}, "", "another command wishes it MIRRORING"},
-		{"left over from a topic that was recreated", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil),
-			at(1, mirror.Mirroring, nil), at(0, mirror.Failed, func(s *statestore.PartitionState) { s.TopicID, s.RetryAttempt = mirror.TopicID{9}, -1 })}, "", ""},
+		{"left over from a topic that was recreated", mirror.VerbStart, []statestore.Record{
+			orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil),
+			at(1, mirror.Mirroring, nil), at(0, mirror.Failed, func(s *statestore.PartitionState) { s.TopicID, s.RetryAttempt = mirror.TopicID{9}, -1 }),
+		}, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			v := statestore.ViewOf(3, tt.records...)

@@ -41,8 +41,10 @@ func (c *Cluster) DescribeACLs(ctx context.Context) ([]ACL, error) {
 	var acls []ACL
 	for _, r := range resp.Resources {
 		for _, a := range r.ACLs {
-			acls = append(acls, ACL{r.ResourceType.String(), r.ResourceName, r.ResourcePatternType.String(),
-				a.Principal, a.Host, a.Operation.String(), a.PermissionType.String()})
+			acls = append(acls, ACL{
+				r.ResourceType.String(), r.ResourceName, r.ResourcePatternType.String(),
+				a.Principal, a.Host, a.Operation.String(), a.PermissionType.String(),
+			})
 		}
 	}
 	return acls, nil

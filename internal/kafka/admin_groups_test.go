@@ -99,8 +99,10 @@ func TestFetchOffsetsOfOldBrokers(t *testing.T) {
 // consume joins a group and stays in it until the test ends.
 func consume(t *testing.T, fake *kfake.Cluster, group string, opts ...kgo.Opt) {
 	t.Helper()
-	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(fake.ListenAddrs()...), kgo.ConsumerGroup(group),
-		kgo.ConsumeTopics("t"), kgo.ClientID("app"), kgo.FetchMaxWait(50 * time.Millisecond)}, opts...)...)
+	cl, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(fake.ListenAddrs()...), kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics("t"), kgo.ClientID("app"), kgo.FetchMaxWait(50 * time.Millisecond),
+	}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,11 @@ func TestTurnsAreServedInOrder(t *testing.T) {
 	})
 	here, gone := TopicPartition{"t", 0}, TopicPartition{"none", 0}
 	failed, err := c.PlaceInTurn(testContext(t), []Turn{
-		{Reassign: map[TopicPartition][]int32{here: {1, 0}, gone: {0}}}, {Elect: []TopicPartition{here, gone}},
-		{Reassign: map[TopicPartition][]int32{here: {0, 1}}}, {Elect: []TopicPartition{here}}})
+		{Reassign: map[TopicPartition][]int32{here: {1, 0}, gone: {0}}},
+		{Elect: []TopicPartition{here, gone}},
+		{Reassign: map[TopicPartition][]int32{here: {0, 1}}},
+		{Elect: []TopicPartition{here}},
+	})
 	if err != nil || failed[here] != nil || !UnknownTopic(failed[gone]) {
 		t.Fatalf("%v, %v", failed, err)
 	}

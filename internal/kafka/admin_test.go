@@ -46,8 +46,10 @@ func (c *requestCounter) of(key kmsg.Key) int {
 func TestCreateTopicTellsItsIDAndAppliesItsSettings(t *testing.T) {
 	fake := startFake(t)
 	c, ctx := openFake(t, fake), testContext(t)
-	id, err := c.CreateTopic(ctx, TopicSpec{Name: "orders", Partitions: 3, ReplicationFactor: -1,
-		Configs: map[string]string{"compression.type": "producer", "retention.ms": "-1"}})
+	id, err := c.CreateTopic(ctx, TopicSpec{
+		Name: "orders", Partitions: 3, ReplicationFactor: -1,
+		Configs: map[string]string{"compression.type": "producer", "retention.ms": "-1"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +97,12 @@ func TestCreateChunk(t *testing.T) {
 		partitions int32
 		want       int
 	}{
-		{1, 1, 1}, {topicsPerCreate, 1, topicsPerCreate}, {topicsPerCreate + 1, 1, topicsPerCreate},
-		{3, partitionsPerCreate, 1}, {1, 2 * partitionsPerCreate, 1}, {10, partitionsPerCreate / 4, 4},
+		{1, 1, 1},
+		{topicsPerCreate, 1, topicsPerCreate},
+		{topicsPerCreate + 1, 1, topicsPerCreate},
+		{3, partitionsPerCreate, 1},
+		{1, 2 * partitionsPerCreate, 1},
+		{10, partitionsPerCreate / 4, 4},
 	} {
 		if got := createChunk(specs(tc.n, tc.partitions)); got != tc.want {
 			t.Errorf("%d topics of %d partitions: first chunk %d, want %d", tc.n, tc.partitions, got, tc.want)
@@ -182,8 +188,10 @@ func TestKnownTopicConfigs(t *testing.T) {
 
 func TestUnreachableClusterIsEveryItemsError(t *testing.T) {
 	fake, _, m := fakeWithTopic(t, 1)
-	c, ctx := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: fake.ListenAddrs()},
-		RequestTimeout: 100 * time.Millisecond, DialTimeout: 100 * time.Millisecond}), testContext(t)
+	c, ctx := openCluster(t, Config{
+		Connection:     mirror.Connection{BootstrapServers: fake.ListenAddrs()},
+		RequestTimeout: 100 * time.Millisecond, DialTimeout: 100 * time.Millisecond,
+	}), testContext(t)
 	if _, err := c.Metadata(ctx, "t"); err != nil {
 		t.Fatal(err)
 	}
@@ -283,8 +291,10 @@ func TestEffectsAskForTheLeaseFirst(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, key := range []kmsg.Key{kmsg.CreateTopics, kmsg.DeleteTopics, kmsg.IncrementalAlterConfigs, kmsg.DeleteRecords,
-		kmsg.OffsetCommit, kmsg.DeleteGroups, kmsg.CreateACLs, kmsg.ElectLeaders, kmsg.AlterPartitionAssignments} {
+	for _, key := range []kmsg.Key{
+		kmsg.CreateTopics, kmsg.DeleteTopics, kmsg.IncrementalAlterConfigs, kmsg.DeleteRecords,
+		kmsg.OffsetCommit, kmsg.DeleteGroups, kmsg.CreateACLs, kmsg.ElectLeaders, kmsg.AlterPartitionAssignments,
+	} {
 		if n := counts.of(key); n != 0 {
 			t.Errorf("%d requests of key %d were sent without the lease", n, key)
 		}
@@ -302,9 +312,11 @@ func TestRequestsThatTheBrokerDoesNotServe(t *testing.T) {
 		t.Errorf("rights: %b, %v", ops, err)
 	}
 	_, users := c.ScramUsers(ctx)
-	for name, err := range map[string]error{"quotas": quotas, "users": users,
+	for name, err := range map[string]error{
+		"quotas": quotas, "users": users,
 		"share groups": c.FetchShareOffsets(ctx, "g")["g"].Err,
-		"delete by id": c.DeleteTopic(ctx, "t", mirror.TopicID{1})} {
+		"delete by id": c.DeleteTopic(ctx, "t", mirror.TopicID{1}),
+	} {
 		if !UnsupportedVersion(err) || mirror.KindOf(err) != mirror.Refused {
 			t.Errorf("%s: %v is not recognised", name, err)
 		}

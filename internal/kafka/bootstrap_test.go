@@ -22,8 +22,10 @@ func TestBadBootstrapServersCostLittle(t *testing.T) {
 	fake := startFake(t, kfake.SeedTopics(1, "t"))
 	log := &lockedBuffer{}
 	dead, silent := deadAddress(t), silentListener(t)
-	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: append([]string{dead, silent}, fake.ListenAddrs()...)},
-		RequestTimeout: 10 * time.Second, DialTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	c := openCluster(t, Config{
+		Connection:     mirror.Connection{BootstrapServers: append([]string{dead, silent}, fake.ListenAddrs()...)},
+		RequestTimeout: 10 * time.Second, DialTimeout: 500 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
 	ctx := testContext(t)
 	began := time.Now()
 	if _, err := c.ID(ctx); err != nil {

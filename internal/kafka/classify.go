@@ -19,16 +19,21 @@ import (
 // the table against every code there is.
 var (
 	// fencedCodes: a newer owner of the same identity or membership exists.
-	fencedCodes = []*kerr.Error{kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.InvalidProducerEpoch,
+	fencedCodes = []*kerr.Error{
+		kerr.IllegalGeneration, kerr.UnknownMemberID, kerr.InvalidProducerEpoch,
 		kerr.TransactionCoordinatorFenced, kerr.FencedInstanceID, kerr.ProducerFenced, kerr.FencedMemberEpoch,
-		kerr.StaleMemberEpoch, kerr.FencedStateEpoch}
+		kerr.StaleMemberEpoch, kerr.FencedStateEpoch,
+	}
 	// unreachableCodes: the cluster is not able to serve now; waiting costs no attempt. A login that is refused belongs
 	// here, since renewed credentials heal it and nothing was written.
-	unreachableCodes = []*kerr.Error{kerr.LeaderNotAvailable, kerr.BrokerNotAvailable, kerr.NetworkException,
+	unreachableCodes = []*kerr.Error{
+		kerr.LeaderNotAvailable, kerr.BrokerNotAvailable, kerr.NetworkException,
 		kerr.CoordinatorNotAvailable, kerr.NotEnoughReplicas, kerr.KafkaStorageError, kerr.SaslAuthenticationFailed,
-		kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState}
+		kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState,
+	}
 	// refusedCodes: only an operator can change it.
-	refusedCodes = []*kerr.Error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.OffsetMetadataTooLarge,
+	refusedCodes = []*kerr.Error{
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.OffsetMetadataTooLarge,
 		kerr.InvalidTopicException, kerr.InvalidRequiredAcks, kerr.InvalidGroupID, kerr.InvalidSessionTimeout,
 		kerr.InvalidCommitOffsetSize, kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed,
 		kerr.ClusterAuthorizationFailed, kerr.InvalidTimestamp, kerr.UnsupportedVersion, kerr.TopicAlreadyExists,
@@ -41,7 +46,8 @@ var (
 		kerr.UnacceptableCredential, kerr.InvalidUpdateVersion, kerr.FeatureUpdateFailed,
 		kerr.PrincipalDeserializationFailure, kerr.MismatchedEndpointType, kerr.UnsupportedEndpointType,
 		kerr.UnsupportedAssignor, kerr.InconsistentGroupProtocol, kerr.InvalidRegularExpression,
-		kerr.GroupMaxSizeReached}
+		kerr.GroupMaxSizeReached,
+	}
 )
 
 // kindOfCode is what may be done about a code. What nobody named is tried again: giving up must be written down.
@@ -270,13 +276,15 @@ func SessionLost(err error) bool {
 
 // notAppended lists the answers to Produce that are given before anything is stored, and that say nothing about
 // earlier batches either.
-var notAppended = []*kerr.Error{kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.CorruptMessage, kerr.InvalidRecord,
+var notAppended = []*kerr.Error{
+	kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.CorruptMessage, kerr.InvalidRecord,
 	kerr.InvalidTimestamp, kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.InvalidTxnState,
 	kerr.InvalidProducerIDMapping, kerr.TransactionAbortable, kerr.TopicAuthorizationFailed,
 	kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed, kerr.UnknownTopicOrPartition,
 	kerr.UnknownTopicID, kerr.InconsistentTopicID, kerr.InvalidTopicException, kerr.NotEnoughReplicas,
 	kerr.UnsupportedCompressionType, kerr.UnsupportedVersion, kerr.UnsupportedForMessageFormat,
-	kerr.InvalidRequiredAcks, kerr.PolicyViolation, kerr.LeaderNotAvailable, kerr.TransactionCoordinatorFenced}
+	kerr.InvalidRequiredAcks, kerr.PolicyViolation, kerr.LeaderNotAvailable, kerr.TransactionCoordinatorFenced,
+}
 
 // AfterAppendDoubt reports whether, after this answer to a Produce or a marker, it is open what the log holds
 // (protocol R6): then nothing may be repeated before it was looked at. A lost leadership is such an answer: it is also

@@ -21,7 +21,8 @@ import (
 const lastCode = 136
 
 // kindTable is the judgement about every code that Kafka does not call retriable. The others are Retriable, or named.
-var retriableAnyway = []*kerr.Error{kerr.UnknownServerError, kerr.OffsetOutOfRange, kerr.InvalidFetchSize,
+var retriableAnyway = []*kerr.Error{
+	kerr.UnknownServerError, kerr.OffsetOutOfRange, kerr.InvalidFetchSize,
 	kerr.StaleControllerEpoch, kerr.RebalanceInProgress, kerr.InvalidRequest, kerr.OutOfOrderSequenceNumber,
 	kerr.DuplicateSequenceNumber, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.ConcurrentTransactions,
 	kerr.OperationNotAttempted, kerr.UnknownProducerID, kerr.ReassignmentInProgress, kerr.NonEmptyGroup, kerr.GroupIDNotFound,
@@ -33,7 +34,8 @@ var retriableAnyway = []*kerr.Error{kerr.UnknownServerError, kerr.OffsetOutOfRan
 	kerr.TransactionAbortable, kerr.InvalidRecordState, kerr.ShareSessionNotFound, kerr.InvalidShareSessionEpoch,
 	kerr.InvalidVoterKey, kerr.DuplicateVoter, kerr.VoterNotFound, kerr.RebootstrapRequired, kerr.StreamsInvalidTopology,
 	kerr.StreamsInvalidTopologyEpoch, kerr.StreamsTopologyFenced, kerr.GroupDeletionFailed,
-	kerr.StreamsTopologyDescriptionUpdateFailed, kerr.ControllerIDNotRegistered}
+	kerr.StreamsTopologyDescriptionUpdateFailed, kerr.ControllerIDNotRegistered,
+}
 
 func TestEveryCodeIsJudged(t *testing.T) {
 	lists := [][]*kerr.Error{fencedCodes, unreachableCodes, refusedCodes, retriableAnyway}
@@ -106,14 +108,17 @@ func TestClassifyNetworkAndContext(t *testing.T) {
 }
 
 func TestPredicates(t *testing.T) {
-	all := map[string]func(error) bool{"NotLeader": NotLeader, "FencedLeaderEpoch": FencedLeaderEpoch, "OutOfRange": OutOfRange,
+	all := map[string]func(error) bool{
+		"NotLeader": NotLeader, "FencedLeaderEpoch": FencedLeaderEpoch, "OutOfRange": OutOfRange,
 		"OffsetNotAvailable": OffsetNotAvailable, "OutOfOrderSequence": OutOfOrderSequence, "DuplicateSequence": DuplicateSequence,
 		"InvalidProducerEpoch": InvalidProducerEpoch, "CoordinatorFenced": CoordinatorFenced, "InvalidTxnState": InvalidTxnState,
 		"ConcurrentTransactions": ConcurrentTransactions, "CoordinatorMoved": CoordinatorMoved, "TooLarge": TooLarge,
 		"Corrupt": Corrupt, "InvalidRecord": InvalidRecord, "UnknownTopic": UnknownTopic, "TopicExists": TopicExists,
 		"TopicAuthorization": TopicAuthorization, "ClusterAuthorization": ClusterAuthorization, "SecurityDisabled": SecurityDisabled,
-		"UnsupportedVersion": UnsupportedVersion, "PolicyViolation": PolicyViolation, "SessionLost": SessionLost}
-	for name, e := range map[string]*kerr.Error{"NotLeader": kerr.NotLeaderForPartition, "FencedLeaderEpoch": kerr.UnknownLeaderEpoch,
+		"UnsupportedVersion": UnsupportedVersion, "PolicyViolation": PolicyViolation, "SessionLost": SessionLost,
+	}
+	for name, e := range map[string]*kerr.Error{
+		"NotLeader": kerr.NotLeaderForPartition, "FencedLeaderEpoch": kerr.UnknownLeaderEpoch,
 		"OutOfRange": kerr.OffsetOutOfRange, "OffsetNotAvailable": kerr.OffsetNotAvailable,
 		"OutOfOrderSequence": kerr.OutOfOrderSequenceNumber, "DuplicateSequence": kerr.DuplicateSequenceNumber,
 		"InvalidProducerEpoch": kerr.InvalidProducerEpoch, "CoordinatorFenced": kerr.TransactionCoordinatorFenced,
@@ -122,7 +127,8 @@ func TestPredicates(t *testing.T) {
 		"InvalidRecord": kerr.InvalidTimestamp, "UnknownTopic": kerr.UnknownTopicID, "TopicExists": kerr.TopicAlreadyExists,
 		"TopicAuthorization": kerr.TopicAuthorizationFailed, "ClusterAuthorization": kerr.ClusterAuthorizationFailed,
 		"SecurityDisabled": kerr.SecurityDisabled, "UnsupportedVersion": kerr.UnsupportedVersion,
-		"PolicyViolation": kerr.PolicyViolation, "SessionLost": kerr.InvalidFetchSessionEpoch} {
+		"PolicyViolation": kerr.PolicyViolation, "SessionLost": kerr.InvalidFetchSessionEpoch,
+	} {
 		for predicate, is := range all {
 			if got := is(fmt.Errorf("op: %w", kafkaError(e.Code, nil))); got != (predicate == name) {
 				t.Errorf("%s(%s) = %v", predicate, e.Message, got)

@@ -43,8 +43,10 @@ func Open(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open cluster: %w", err)
 	}
-	c := &Cluster{cfg: cfg, security: sec, bootstrap: newBootstrap(cfg.Connection.BootstrapServers, cfg.Logger), pool: buffers{retain: defaultRetain},
-		brokers: map[int32]Broker{}, topics: map[string]Topic{}}
+	c := &Cluster{
+		cfg: cfg, security: sec, bootstrap: newBootstrap(cfg.Connection.BootstrapServers, cfg.Logger), pool: buffers{retain: defaultRetain},
+		brokers: map[int32]Broker{}, topics: map[string]Topic{},
+	}
 	opts := c.Opts()
 	if cfg.Registerer != nil {
 		opts = append(opts, kgo.WithHooks(kprom.NewMetrics("mirrord_kafka_client", kprom.Registerer(tolerant{cfg.Registerer}))))

@@ -21,8 +21,10 @@ type codec struct {
 // newCodec makes one compressor per codec of the attributes' low bits: none, gzip, snappy, lz4, zstd.
 func newCodec() codec {
 	c := codec{compressors: map[uint8]kgo.Compressor{}, decompressor: kgo.DefaultDecompressor()}
-	for id, kind := range []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(),
-		kgo.Lz4Compression(), kgo.ZstdCompression()} {
+	for id, kind := range []kgo.CompressionCodec{
+		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(),
+		kgo.Lz4Compression(), kgo.ZstdCompression(),
+	} {
 		compressor, err := kgo.DefaultCompressor(kind)
 		if err != nil {
 			panic(err) // a default level is always valid

@@ -76,8 +76,10 @@ func (c *Cluster) dial(ctx context.Context, broker int32, pool *buffers) (*Conn,
 }
 
 func newConn(ctx context.Context, cl *Cluster, b Broker, conn net.Conn, pool *buffers) (*Conn, error) {
-	c := &Conn{broker: b, cfg: cl.cfg, security: cl.security, conn: conn, pool: pool, ended: make(chan struct{}),
-		format: kmsg.NewRequestFormatter(kmsg.FormatterClientID(cl.cfg.ClientID))}
+	c := &Conn{
+		broker: b, cfg: cl.cfg, security: cl.security, conn: conn, pool: pool, ended: make(chan struct{}),
+		format: kmsg.NewRequestFormatter(kmsg.FormatterClientID(cl.cfg.ClientID)),
+	}
 	c.life, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if c.tcp = plainTCP(conn); c.tcp == nil {
 		c.buffered = bufio.NewWriterSize(conn, readAhead)

@@ -46,8 +46,10 @@ func scripted(t *testing.T, script func(net.Conn, rawRequest)) (*Cluster, *Conn)
 	}()
 	t.Cleanup(func() { l.Close(); <-done })
 	host, port := "127.0.0.1", int32(l.Addr().(*net.TCPAddr).Port)
-	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: []string{l.Addr().String()}},
-		RequestTimeout: 300 * time.Millisecond})
+	c := openCluster(t, Config{
+		Connection:     mirror.Connection{BootstrapServers: []string{l.Addr().String()}},
+		RequestTimeout: 300 * time.Millisecond,
+	})
 	c.remember(Metadata{Brokers: map[int32]Broker{1: {ID: 1, Host: host, Port: port}}}, false)
 	conn, err := c.Dial(testContext(t), 1)
 	if err != nil {
@@ -352,8 +354,10 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 5, 0, 0, 0, 1, 0xff}, int16(13))
 	f.Fuzz(func(t *testing.T, stream []byte, version int16) {
 		in := bufio.NewReader(bytes.NewReader(stream))
-		for _, req := range []kmsg.Request{&kmsg.FetchRequest{Version: version & 15}, &kmsg.ProduceRequest{Version: version & 7},
-			&kmsg.ApiVersionsRequest{Version: version & 3}, &kmsg.ListOffsetsRequest{Version: version & 7}} {
+		for _, req := range []kmsg.Request{
+			&kmsg.FetchRequest{Version: version & 15}, &kmsg.ProduceRequest{Version: version & 7},
+			&kmsg.ApiVersionsRequest{Version: version & 3}, &kmsg.ListOffsetsRequest{Version: version & 7},
+		} {
 			frame, err := readFrame(in, &buffers{})
 			if err != nil {
 				return
@@ -374,7 +378,8 @@ func TestConnOverTLSAndSASL(t *testing.T) {
 	t.Setenv("KAFKA_TEST_SECRET", "hush")
 	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: fake.ListenAddrs(), Security: mirror.Security{
 		Protocol: "SASL_SSL", TLS: mirror.TLS{CAFile: certs.caFile},
-		SASL: mirror.SASL{Mechanism: "SCRAM-SHA-512", Username: "mirrord", Password: "${env:KAFKA_TEST_SECRET}"}}}})
+		SASL: mirror.SASL{Mechanism: "SCRAM-SHA-512", Username: "mirrord", Password: "${env:KAFKA_TEST_SECRET}"},
+	}}})
 	m, err := c.Metadata(testContext(t), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +416,8 @@ func TestLoginIsRenewedInTime(t *testing.T) {
 	}()
 	t.Setenv("KAFKA_TEST_SECRET", "hush")
 	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: []string{l.Addr().String()}, Security: mirror.Security{
-		Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{Mechanism: "PLAIN", Username: "mirrord", Password: "${env:KAFKA_TEST_SECRET}"}}}})
+		Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{Mechanism: "PLAIN", Username: "mirrord", Password: "${env:KAFKA_TEST_SECRET}"},
+	}}})
 	c.remember(Metadata{Brokers: map[int32]Broker{1: {ID: 1, Host: "127.0.0.1", Port: int32(l.Addr().(*net.TCPAddr).Port)}}}, false)
 	conn, err := c.Dial(testContext(t), 1)
 	if err != nil {

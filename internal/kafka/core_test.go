@@ -92,8 +92,10 @@ func testBatch(count int32, id recordbatch.Identity) []byte {
 }
 
 func onePartition(partition int32, batch []byte) *ProduceRequest {
-	return &ProduceRequest{Timeout: time.Second, Topics: []ProduceTopic{{Name: "t",
-		Partitions: []ProducePartition{{Index: partition, Batch: batch}}}}}
+	return &ProduceRequest{Timeout: time.Second, Topics: []ProduceTopic{{
+		Name:       "t",
+		Partitions: []ProducePartition{{Index: partition, Batch: batch}},
+	}}}
 }
 
 func mustProduce(t *testing.T, conn *Conn, partition int32, batch []byte) ProduceResult {

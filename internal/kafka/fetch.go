@@ -84,9 +84,11 @@ func fetchPartition(p *FetchPartition) kmsg.FetchRequestTopicPartition {
 
 // fetched translates a partition of an answer. Everything in it aliases the answer.
 func fetched(p *kmsg.FetchResponseTopicPartition) FetchedPartition {
-	f := FetchedPartition{Partition: p.Partition, Err: kafkaError(p.ErrorCode, nil), Bytes: p.RecordBatches,
+	f := FetchedPartition{
+		Partition: p.Partition, Err: kafkaError(p.ErrorCode, nil), Bytes: p.RecordBatches,
 		HighWatermark: p.HighWatermark, LastStable: p.LastStableOffset, LogStart: p.LogStartOffset,
-		Diverging: mirror.NoPosition, Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch}}
+		Diverging: mirror.NoPosition, Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch},
+	}
 	if p.DivergingEpoch.EndOffset >= 0 {
 		f.Diverging = mirror.Position{LeaderEpoch: p.DivergingEpoch.Epoch, Offset: p.DivergingEpoch.EndOffset}
 	}

@@ -120,8 +120,10 @@ func (c *Cluster) askMetadata(ctx context.Context, topics []string) (Metadata, e
 }
 
 func readMetadata(resp *kmsg.MetadataResponse) Metadata {
-	m := Metadata{Controller: resp.ControllerID, Brokers: make(map[int32]Broker, len(resp.Brokers)),
-		Topics: make(map[string]Topic, len(resp.Topics))}
+	m := Metadata{
+		Controller: resp.ControllerID, Brokers: make(map[int32]Broker, len(resp.Brokers)),
+		Topics: make(map[string]Topic, len(resp.Topics)),
+	}
 	if resp.ClusterID != nil {
 		m.ClusterID = *resp.ClusterID
 	}
@@ -135,8 +137,10 @@ func readMetadata(resp *kmsg.MetadataResponse) Metadata {
 }
 
 func readTopic(t kmsg.MetadataResponseTopic) Topic {
-	topic := Topic{Name: deref(t.Topic), ID: t.TopicID, Err: kafkaError(t.ErrorCode, nil), Internal: t.IsInternal,
-		Partitions: make([]Partition, 0, len(t.Partitions))}
+	topic := Topic{
+		Name: deref(t.Topic), ID: t.TopicID, Err: kafkaError(t.ErrorCode, nil), Internal: t.IsInternal,
+		Partitions: make([]Partition, 0, len(t.Partitions)),
+	}
 	for _, p := range t.Partitions {
 		part := Partition{Index: p.Partition, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Replicas: p.Replicas, ISR: p.ISR}
 		if p.ErrorCode != kerr.ReplicaNotAvailable.Code { // a replica that is down does not make the leader unusable

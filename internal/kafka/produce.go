@@ -137,9 +137,11 @@ func produceResult(p *kmsg.ProduceResponseTopicPartition) ProduceResult {
 	if p == nil {
 		return ProduceResult{Err: ErrMissing, BaseOffset: -1, LogAppendTime: -1, LogStart: -1, Leader: Leader{-1, -1}}
 	}
-	return ProduceResult{Err: kafkaError(p.ErrorCode, p.ErrorMessage), BaseOffset: p.BaseOffset,
+	return ProduceResult{
+		Err: kafkaError(p.ErrorCode, p.ErrorMessage), BaseOffset: p.BaseOffset,
 		LogAppendTime: p.LogAppendTime, LogStart: p.LogStartOffset,
-		Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch}}
+		Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch},
+	}
 }
 
 // writeProduce encodes everything but the batches and hands both to the socket; c.write is held.

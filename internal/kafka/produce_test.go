@@ -218,8 +218,10 @@ func TestCallDoesNotEndBeforeItsRequestLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &Conn{cfg: Config{RequestTimeout: within}, conn: nc, tcp: nc.(*net.TCPConn), pool: &buffers{}, ended: make(chan struct{}),
-		cancel: func() {}, versions: versions{known: true}}
+	c := &Conn{
+		cfg: Config{RequestTimeout: within}, conn: nc, tcp: nc.(*net.TCPConn), pool: &buffers{}, ended: make(chan struct{}),
+		cancel: func() {}, versions: versions{known: true},
+	}
 	c.versions.top[0] = 12
 	sent := make(chan *Call)
 	go func() { sent <- c.SendProduce(onePartition(0, make([]byte, 64<<20))) }()

@@ -69,9 +69,11 @@ func readProducers(tps []located, answers []kmsg.Response, err error, out func(T
 			}
 			r := ProducersResult{Err: partitionError("describe producers", tp, p.ErrorCode, p.ErrorMessage)}
 			for _, a := range p.ActiveProducers {
-				r.Producers = append(r.Producers, Producer{ID: a.ProducerID, Epoch: int16(a.ProducerEpoch),
+				r.Producers = append(r.Producers, Producer{
+					ID: a.ProducerID, Epoch: int16(a.ProducerEpoch),
 					LastSequence: a.LastSequence, LastTimestamp: a.LastTimestamp, CoordinatorEpoch: a.CoordinatorEpoch,
-					TxnStart: a.CurrentTxnStartOffset})
+					TxnStart: a.CurrentTxnStartOffset,
+				})
 			}
 			out(tp, r)
 		}

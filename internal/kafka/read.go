@@ -41,8 +41,10 @@ func failedFetch(err error) FetchedPartition {
 }
 
 func (c *Cluster) readOnce(ctx context.Context, broker int32, tp located, offset int64, opts ReadOptions) (FetchedPartition, error) {
-	p := FetchPartition{Topic: tp.Topic, TopicID: tp.TopicID, Partition: tp.Partition, Offset: offset,
-		LeaderEpoch: tp.epoch, LastFetchedEpoch: -1, MaxBytes: opts.MaxBytes}
+	p := FetchPartition{
+		Topic: tp.Topic, TopicID: tp.TopicID, Partition: tp.Partition, Offset: offset,
+		LeaderEpoch: tp.epoch, LastFetchedEpoch: -1, MaxBytes: opts.MaxBytes,
+	}
 	req := newFetchRequest(FetchConfig{Isolation: opts.Isolation, MaxBytes: opts.MaxBytes})
 	if tp.TopicID.IsZero() {
 		req.Version = fetchByName

@@ -63,8 +63,10 @@ func (c *Cluster) fetchMany(ctx context.Context, broker int32, tps []located, in
 			t.Topic, t.TopicID = tp.Topic, tp.TopicID
 			req.Topics = append(req.Topics, t)
 		}
-		p := FetchPartition{Partition: tp.Partition, Offset: index[tp.TP].Offset, LeaderEpoch: tp.epoch,
-			LastFetchedEpoch: -1, MaxBytes: index[tp.TP].MaxBytes}
+		p := FetchPartition{
+			Partition: tp.Partition, Offset: index[tp.TP].Offset, LeaderEpoch: tp.epoch,
+			LastFetchedEpoch: -1, MaxBytes: index[tp.TP].MaxBytes,
+		}
 		req.Topics[i].Partitions = append(req.Topics[i].Partitions, fetchPartition(&p))
 	}
 	answers, err := c.look(ctx, laneKey{broker, laneRead}, req)

@@ -40,8 +40,10 @@ func makeCerts(t *testing.T) *testCerts {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ca"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +73,10 @@ func (c *testCerts) issue(t *testing.T, name string, hosts ...string) (certFile,
 	if err != nil {
 		t.Fatal(err)
 	}
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	for _, h := range hosts {
 		if ip := net.ParseIP(h); ip != nil {
 			tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
@@ -161,7 +165,8 @@ func TestRenewedClientCertificateNeedsNoRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := openCluster(t, Config{Connection: mirror.Connection{BootstrapServers: fake.ListenAddrs(), Security: mirror.Security{
-		Protocol: "SSL", TLS: mirror.TLS{CAFile: certs.caFile, CertFile: certFile, KeyFile: keyFile}}}})
+		Protocol: "SSL", TLS: mirror.TLS{CAFile: certs.caFile, CertFile: certFile, KeyFile: keyFile},
+	}}})
 	ctx := testContext(t)
 	m, err := c.Metadata(ctx)
 	if err != nil {
@@ -194,8 +199,10 @@ func TestSASL(t *testing.T) {
 			t.Parallel()
 			fake := startFake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "mirrord", password))
 			file := filepath.Join(t.TempDir(), "password")
-			security := mirror.Security{Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{Mechanism: mechanism, Username: "mirrord",
-				Password: mirror.Secret("${file:" + file + "}")}}
+			security := mirror.Security{Protocol: "SASL_PLAINTEXT", SASL: mirror.SASL{
+				Mechanism: mechanism, Username: "mirrord",
+				Password: mirror.Secret("${file:" + file + "}"),
+			}}
 			if err := reach(t, fake, security); err == nil {
 				t.Error("no password file, and yet in")
 			}
@@ -277,15 +284,20 @@ func TestBearerTokens(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		json.NewEncoder(w).Encode(map[string]any{"access_token": fmt.Sprintf("%s-%d", r.Form.Get("scope"), asked.Add(1)),
-			"token_type": "bearer", "expires_in": lifetime.Load()})
+		json.NewEncoder(w).Encode(map[string]any{
+			"access_token": fmt.Sprintf("%s-%d", r.Form.Get("scope"), asked.Add(1)),
+			"token_type":   "bearer", "expires_in": lifetime.Load(),
+		})
 	}))
 	t.Cleanup(func() { http.DefaultClient.CloseIdleConnections(); endpoint.Close() })
 	open := func(secret string) *security {
 		t.Setenv("KAFKA_TEST_SECRET", secret)
 		s, err := newSecurity(Config{DialTimeout: time.Second, Connection: mirror.Connection{Security: mirror.Security{
-			Protocol: "SASL_SSL", SASL: mirror.SASL{Mechanism: "OAUTHBEARER", TokenEndpoint: endpoint.URL, ClientID: "mirrord",
-				ClientSecret: "${env:KAFKA_TEST_SECRET}", Scope: "kafka"}}}})
+			Protocol: "SASL_SSL", SASL: mirror.SASL{
+				Mechanism: "OAUTHBEARER", TokenEndpoint: endpoint.URL, ClientID: "mirrord",
+				ClientSecret: "${env:KAFKA_TEST_SECRET}", Scope: "kafka",
+			},
+		}}})
 		if err != nil {
 			t.Fatal(err)
 		}

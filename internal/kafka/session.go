@@ -44,8 +44,10 @@ type fetchEntry struct {
 
 // NewFetchSession begins without partitions and sends nothing.
 func NewFetchSession(conn *Conn, cfg FetchConfig) *FetchSession {
-	return &FetchSession{conn: conn, cfg: cfg, parts: map[fetchKey]*fetchEntry{}, changed: map[fetchKey]struct{}{},
-		forgotten: map[fetchKey]fetchName{}, names: map[mirror.TopicID]string{}, uses: map[mirror.TopicID]int{}}
+	return &FetchSession{
+		conn: conn, cfg: cfg, parts: map[fetchKey]*fetchEntry{}, changed: map[fetchKey]struct{}{},
+		forgotten: map[fetchKey]fetchName{}, names: map[mirror.TopicID]string{}, uses: map[mirror.TopicID]int{},
+	}
 }
 
 // Len is the number of partitions in the session.
