@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mirrord/internal/mirror"
-	"mirrord/internal/statestore"
 )
 
 const keyJoinGroup = 11
@@ -81,7 +80,7 @@ func TestR16_NothingLeavesAfterTheLease(t *testing.T) {
 		case thawed.Load() == 0 || again.Load() > 0:
 		case key == keyJoinGroup:
 			again.Add(1)
-		case key == keyProduce && !bytes.Contains(frame, []byte(statestore.StateTopic)), key == keyWriteTxnMarkers, key == keyDeleteRecords:
+		case key == keyProduce && ofData(frame), key == keyWriteTxnMarkers, key == keyDeleteRecords:
 			late.Add(1)
 		}
 	})
