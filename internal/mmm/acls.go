@@ -37,7 +37,7 @@ type ledger map[ownership]map[kafka.ACL]bool
 
 // readLedger decodes the records of a mirror; unreadable ones are left alone.
 func readLedger(records []statestore.OwnedACL) ledger {
-	l := ledger{ownedCopy: {}, ownedHeld: {}, ownedGuard: {}}
+	l := ledger{ownedCopy: {}, ownedHeld: {}, ownedPart: {}, ownedGuard: {}}
 	for _, r := range records {
 		if o, a, err := parseBinding(r.Binding); err == nil && l[o] != nil {
 			l[o][a] = true
@@ -108,6 +108,20 @@ func (in aclInput) retire(p *aclPlan, own ledger, want, hold, there map[kafka.AC
 			p.drop = in.record(p.drop, ownedHeld, a, true)
 		}
 	}
+	in.dropParts(p, own, there, func(part kafka.ACL) bool { return in.aboutActive(part) }) // mirrored again
+}
+
+// dropParts deletes the parts of rules that are over.
+func (in aclInput) dropParts(p *aclPlan, own ledger, there map[kafka.ACL]bool, over func(part kafka.ACL) bool) {
+	for _, a := range sortedACLs(own[ownedPart]) {
+		if !over(a) {
+			continue
+		}
+		if there[a] {
+			p.delete = append(p.delete, a)
+		}
+		p.drop = in.record(p.drop, ownedPart, a, true)
+	}
 }
 
 func (in aclInput) record(to []statestore.OwnedACL, o ownership, a kafka.ACL, missing bool) []statestore.OwnedACL {
@@ -131,19 +145,29 @@ func (in aclInput) isFrozen(a kafka.ACL) bool {
 // on this side after the promotion.
 func (in aclInput) isForeignGuard(a kafka.ACL) bool { return a == guardOf(a.ResourceName) }
 
-// planGrants decides what a promotion grants: the rights that waited for the topics and wait for no other one.
-func planGrants(in aclInput, promoted []string) (p aclPlan) {
+// planGrants decides what a promotion grants: the rights that waited for the topics. A rule that speaks about others, too,
+// which are still mirrored, goes on waiting for them; until then each promoted topic has its part of it.
+func planGrants(in aclInput, topics []string) (p aclPlan) {
 	own, there := readLedger(in.records), setOf(in.destination)
-	for _, a := range sortedACLs(own[ownedHeld]) {
-		about := slices.ContainsFunc(promoted, func(t string) bool { return covers(a, t) })
-		if !about || in.aboutActive(a) {
-			continue
-		}
+	grant := func(o ownership, a kafka.ACL) {
 		if !there[a] {
 			p.create = append(p.create, a)
-			p.put = in.record(p.put, ownedCopy, a, !own[ownedCopy][a])
+			p.put = in.record(p.put, o, a, !own[o][a])
 		}
-		p.drop = in.record(p.drop, ownedHeld, a, true)
+	}
+	for _, a := range sortedACLs(own[ownedHeld]) {
+		about := slices.DeleteFunc(slices.Clone(topics), func(t string) bool { return !covers(a, t) })
+		switch {
+		case len(about) == 0:
+		case in.aboutActive(a):
+			for _, t := range about {
+				grant(ownedPart, partOf(a, t))
+			}
+		default:
+			grant(ownedCopy, a)
+			p.drop = in.record(p.drop, ownedHeld, a, true)
+			in.dropParts(&p, own, there, func(part kafka.ACL) bool { return part == partOf(a, part.ResourceName) && covers(a, part.ResourceName) })
+		}
 	}
 	return p
 }

@@ -108,14 +108,25 @@ func TestRulesOnlySelectWhatIsNew(t *testing.T) {
 func TestPlanGrants(t *testing.T) {
 	write := acl(allow, "WRITE", "t", "User:a")
 	prefix := kafka.ACL{ResourceType: resourceTopic, PatternType: prefixed, ResourceName: "t", Operation: "WRITE", Permission: allow, Principal: "User:p", Host: anyName}
+	part := partOf(prefix, "t")
 	in := aclInput{mirrorName: "m", records: owned(ownedHeld, write, prefix), active: []string{"t2"}}
 	p := planGrants(in, []string{"t"})
-	if !slices.Equal(p.create, []kafka.ACL{write}) || !slices.Equal(p.drop, owned(ownedHeld, write)) {
-		t.Errorf("granted %v, dropped %v: the prefix still covers a mirror topic", p.create, p.drop)
+	if !slices.Equal(p.create, []kafka.ACL{write, part}) || !slices.Equal(p.drop, owned(ownedHeld, write)) ||
+		!slices.Equal(p.put, slices.Concat(owned(ownedCopy, write), owned(ownedPart, part))) {
+		t.Errorf("created %v, recorded %v, dropped %v: the prefix still covers a mirror topic, t has its part of it", p.create, p.put, p.drop)
 	}
-	in.active = nil
-	if p := planGrants(in, []string{"t2"}); !slices.Equal(p.create, []kafka.ACL{prefix}) {
-		t.Errorf("granted %v with the last topic", p.create)
+	in.active, in.destination, in.records = nil, []kafka.ACL{part}, slices.Concat(owned(ownedHeld, prefix), owned(ownedPart, part))
+	p = planGrants(in, []string{"t2"})
+	if !slices.Equal(p.create, []kafka.ACL{prefix}) || !slices.Equal(p.delete, []kafka.ACL{part}) {
+		t.Errorf("created %v, deleted %v with the last topic", p.create, p.delete)
+	}
+	in.rules, in.active, in.source, in.frozen = anyACL(t), []string{"t", "t2"}, []kafka.ACL{prefix}, nil
+	if p := planACLs(in); !slices.Equal(p.delete, []kafka.ACL{part}) || !slices.Equal(p.drop, owned(ownedPart, part)) {
+		t.Errorf("deleted %v, dropped %v though t is mirrored again", p.delete, p.drop)
+	}
+	in.active, in.frozen = []string{"t2"}, map[string]bool{"t": true}
+	if p := planACLs(in); p.changes() {
+		t.Errorf("a part is touched while its topic is promoted and the rule waits: %+v", p)
 	}
 }
 

@@ -33,6 +33,7 @@ type ownership string
 const (
 	ownedCopy  ownership = "copy"  // mirrord created it after the source's
 	ownedHeld  ownership = "held"  // the source has it; it is created once the topic is STOPPED
+	ownedPart  ownership = "part"  // mirrord created it for one STOPPED topic, while the rule it is part of is held for others
 	ownedGuard ownership = "guard" // the read-only guard
 )
 
@@ -68,6 +69,12 @@ func guardOf(topic string) kafka.ACL {
 		ResourceType: resourceTopic, PatternType: literal, ResourceName: topic, Operation: "WRITE",
 		Permission: deny, Principal: everyone, Host: anyName,
 	}
+}
+
+// partOf is what an ACL says about one topic.
+func partOf(a kafka.ACL, topic string) kafka.ACL {
+	a.PatternType, a.ResourceName = literal, topic
+	return a
 }
 
 // covers reports whether an ACL speaks about a topic.

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -422,4 +424,18 @@ func (d *Daemon) wantSource(topic, key, value string) error {
 		}
 	}
 	return fmt.Errorf("the state topic does not say %s=%s of %s", key, value, topic)
+}
+
+// check runs mirrord check on the instance's file.
+func (d *Daemon) check() Result {
+	d.t.Helper()
+	bin, err := built()
+	must(d.t, err)
+	var out, errOut bytes.Buffer
+	cmd := exec.Command(bin, "check", "--config", d.ConfigFile())
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		d.t.Fatal(err)
+	}
+	return Result{Out: out.String(), Err: errOut.String(), Code: cmd.ProcessState.ExitCode()}
 }
