@@ -97,7 +97,7 @@ func (p *part) start(now time.Time) {
 	if p.look.wait.IsZero() {
 		p.look.wait = now.Add(p.src.pool.cfg.TakeoverWait)
 	}
-	p.joinTo = joinLimit
+	p.joinTo, p.severed = joinLimit, false
 	p.away, p.awayTries, p.corrupt, p.told, p.blind, p.chunk, p.closeTries = time.Time{}, 0, 0, false, 0, 0, 0
 	p.numbers.lag.restart()
 	p.began = false

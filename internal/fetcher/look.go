@@ -47,6 +47,21 @@ func (p *part) askLook(now time.Time, why cause) {
 	}
 }
 
+// crossSeam has both logs compared before anything more is fetched; p.mu is held. It is no sign of trouble, so it counts
+// as no try.
+func (p *part) crossSeam(now time.Time) {
+	if p.pipe.phase != running { // a look that is under way may have read before
+		return
+	}
+	p.severed = false
+	p.look.cause.add(cause{source: true, err: errSevered})
+	if p.pipe.doubt() == look {
+		p.lookAt(now)
+	}
+}
+
+var errSevered = mirror.Errorf(mirror.Retriable, "the connection to the source had ended")
+
 // lookNow schedules the look that is due; p.mu is held. The first one is made at once, later ones back off.
 func (p *part) lookNow(now time.Time) {
 	if p.look.tries > maxLooks {

@@ -38,6 +38,7 @@ type part struct {
 	routed      bool  // in the list of the router
 	fetching    bool  // tail is worth fetching: not while seeding
 	leftOut     bool  // left out of the fetch until the queue has shrunk
+	severed     bool  // the source may be another one since it was fetched from: a broken connection, a moved leader
 	lastEpoch   int32 // leader epoch of the last batch fetched, for divergence; −1: unknown
 	sourceEpoch int32 // current leader epoch at the source; −1: unknown
 	corrupt     int   // tries in a row that gave damaged bytes at corruptAt

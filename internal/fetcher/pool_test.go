@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type rig struct {
 	lease        error
 	log          *slog.Logger
 	registry     *prometheus.Registry
+	compared     atomic.Int32 // partitions that were compared
 }
 
 func newRig(t *testing.T, topics map[string]int32) *rig {
@@ -96,7 +98,10 @@ func (r *rig) pool() (*Pool, func()) {
 			defer r.mu.Unlock()
 			r.failures[t.Partition] = err
 		},
-		Tail:       compare.Tail,
+		Tail: func(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target) []compare.Alignment {
+			r.compared.Add(int32(len(ts)))
+			return compare.Tail(ctx, src, dst, ts)
+		},
 		Log:        r.log,
 		Registerer: r.registry,
 	})

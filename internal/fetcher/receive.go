@@ -52,10 +52,25 @@ func (t *thread) receive(ctx context.Context, call *kafka.Call) {
 			sinks = append(sinks, s)
 		}
 	}
+	t.welcome()
 	for _, s := range sinks {
 		s.poke()
 	}
 	t.findEmptyTails(ctx, seen, bytes)
+}
+
+// welcome ends the absence of partitions that are fetched again: those that an error has not sent away once more. An
+// answer need not name them, for nothing may be new.
+func (t *thread) welcome() {
+	for _, p := range t.back {
+		p.mu.Lock()
+		if p.thread == t {
+			p.away = time.Time{}
+			p.awayTries = 0
+		}
+		p.mu.Unlock()
+	}
+	t.back = nil
 }
 
 // handle takes one partition of an answer and returns the sink that has something to do now.
@@ -72,8 +87,6 @@ func (t *thread) handle(p *part, f *kafka.FetchedPartition, memory *hold, now ti
 		p.fetchFailed(f, now)
 		return nil
 	}
-	p.away = time.Time{}
-	p.awayTries = 0
 	p.sawSource(f.LogStart, f.HighWatermark, now)
 	if p.pipe.phase != running || p.pipe.tail != p.asked {
 		return nil

@@ -13,6 +13,7 @@ func (p *part) lose(now time.Time, err error) {
 	if p.thread != nil {
 		p.thread.remove(p)
 	}
+	p.severed = true
 	if p.away.IsZero() {
 		p.away = now
 	}

@@ -23,6 +23,7 @@ type thread struct {
 	exact   bool // what the request in flight asks for
 	session *kafka.FetchSession
 	hungry  map[*part]int  // the source has more than was fetched: polls in a row that brought nothing
+	back    []*part        // had lost their leader and are asked for again; an answer that says nothing of them is a good one
 	out     map[*part]bool // mine, but left out of the fetch; true: for room. Polls are short as long as there are any
 
 	renew atomic.Bool // the connection is out of date
@@ -154,16 +155,41 @@ func (t *thread) hangUp() {
 	}
 	if t.conn != nil {
 		t.conn.Close()
+		t.sever()
 	}
 	t.conn, t.session = nil, nil
+	t.back = nil
 	clear(t.hungry)
 	clear(t.out)
+}
+
+// sever notes that the connection has ended: who answers next may be a source restored from a backup, with the same
+// topic ids and epochs and other records. Only the records tell (protocol R7).
+func (t *thread) sever() {
+	for _, p := range t.all() {
+		p.mu.Lock()
+		p.severed = p.severed || p.thread == t
+		p.mu.Unlock()
+	}
+}
+
+func (t *thread) all() []*part {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	parts := make([]*part, 0, len(t.parts))
+	for _, p := range t.parts {
+		parts = append(parts, p)
+	}
+	return parts
 }
 
 // connect makes a connection with a new session of all partitions, unless there is one.
 func (t *thread) connect(ctx context.Context) error {
 	if t.conn != nil && t.conn.Err() == nil {
 		return nil
+	}
+	if t.conn != nil {
+		t.sever()
 	}
 	t.conn, t.session = nil, nil
 	cluster, err := t.src.cluster()
@@ -213,6 +239,9 @@ func (t *thread) refresh() {
 	t.mu.Unlock()
 	for p := range changed {
 		p.mu.Lock()
+		if p.thread == t && p.severed {
+			p.crossSeam(time.Now())
+		}
 		mine, wanted := p.thread == t, p.wanted()
 		if mine && wanted {
 			t.session.Update(kafka.FetchPartition{
@@ -220,6 +249,9 @@ func (t *thread) refresh() {
 				LeaderEpoch: p.sourceEpoch, LastFetchedEpoch: p.lastEpoch, MaxBytes: t.pool.partitionSize(),
 			})
 			p.asked = p.pipe.tail
+			if !p.away.IsZero() {
+				t.back = append(t.back, p)
+			}
 		}
 		if mine && !wanted {
 			t.out[p] = p.leftOut
@@ -249,13 +281,8 @@ func (t *thread) giveBack(err error) {
 	if t.conn != nil {
 		t.conn.Close()
 	}
-	t.conn, t.session = nil, nil
-	t.mu.Lock()
-	parts := make([]*part, 0, len(t.parts))
-	for _, p := range t.parts {
-		parts = append(parts, p)
-	}
-	t.mu.Unlock()
+	t.conn, t.session, t.back = nil, nil, nil
+	parts := t.all()
 	if t.pool.stopping() {
 		return
 	}
