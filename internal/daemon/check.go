@@ -66,6 +66,7 @@ type checker struct {
 	brokers       int
 	rights        kafka.Operations
 	authorizer    bool
+	acls          []kafka.ACL
 	settings      map[int32]kafka.Configs
 }
 
@@ -214,8 +215,10 @@ func (c *checker) guard(d mirror.Definition) {
 		c.note("", "the destination has no authorizer: nothing keeps others from writing to mirror topics; foreign records are detected")
 	case !super && known && d.ReadOnly == mirror.GuardACL:
 		c.bad(fix, "read_only: acl needs a super user, for DENY binds everybody else")
+	case !super && known:
+		c.note(fix, "mirror topics are not guarded: the daemon is no super user; foreign records are detected")
 	case !super:
-		c.note(fix, "mirror topics are not guarded: the daemon is not known to be a super user; foreign records are detected")
+		c.note(fix, "mirror topics are guarded only if the daemon is a super user, which is not known; foreign records are detected in any case")
 	default:
 		c.ok("mirror topics will be guarded by DENY WRITE")
 	}

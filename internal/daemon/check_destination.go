@@ -47,7 +47,7 @@ func (c *checker) askRights(ctx context.Context, cluster *kafka.Cluster) {
 	if c.rights, err = cluster.ClusterOperations(ctx); err != nil {
 		c.note("", "rights on the cluster could not be read: %v", err)
 	}
-	_, err = cluster.DescribeACLs(ctx)
+	c.acls, err = cluster.DescribeACLs(ctx)
 	c.authorizer = !kafka.SecurityDisabled(err)
 	if !c.authorizer {
 		c.ok("no authorizer: everything is allowed to everybody")
@@ -150,7 +150,8 @@ func (c *checker) takesForeignTransactions() bool {
 }
 
 // superUser reports whether DENY does not bind the daemon, as far as that can be told: by the brokers' super.users if
-// they tell them, else by holding every right on the cluster, which hardly anybody else does.
+// they tell them, else by holding every right on the cluster though no rule grants any. Who holds them by rules may be
+// a super user or not: then neither is known.
 func (c *checker) superUser() (super, known bool) {
 	for _, broker := range c.settings {
 		list, ok := broker.Entries[keySuperUsers]
@@ -163,9 +164,21 @@ func (c *checker) superUser() (super, known bool) {
 		}
 	}
 	if !known || principalUnknown(c.cfg.Destination) {
-		return c.rights.Has(kafka.OpClusterAction) && c.rights.Has(kafka.OpAlter) && c.rights.Has(kafka.OpAlterConfigs), false
+		all := len(c.rights.Missing(kafka.OpClusterAction, kafka.OpAlter, kafka.OpAlterConfigs)) == 0
+		return all && !c.granted(), !all && c.rights.Known()
 	}
 	return super, true
+}
+
+// granted reports whether some rule grants the daemon a right on the cluster.
+func (c *checker) granted() bool {
+	for _, a := range c.acls {
+		of := a.Principal == principal(c.cfg.Destination) || a.Principal == "User:*" || principalUnknown(c.cfg.Destination)
+		if a.ResourceType == "CLUSTER" && a.Permission == "ALLOW" && of {
+			return true
+		}
+	}
+	return false
 }
 
 func principalUnknown(c mirror.Connection) bool {

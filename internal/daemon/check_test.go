@@ -123,12 +123,21 @@ func TestCheckJudgesBrokerSettings(t *testing.T) {
 	for _, s := range []struct {
 		users        string
 		super, known bool
-	}{{"User:admin;User:mirrord", true, true}, {"User:admin", false, true}, {"", false, false}} {
+	}{{"User:admin;User:mirrord", true, true}, {"User:admin", false, true}, {"", false, true}} {
 		c = base()
 		c.settings = map[int32]kafka.Configs{1: entries(keySuperUsers, s.users)}
 		if super, known := c.superUser(); super != s.super || known != s.known {
 			t.Errorf("super.users %q: %v, %v", s.users, super, known)
 		}
+	}
+	c = base()
+	c.rights = 1<<kafka.OpClusterAction | 1<<kafka.OpAlter | 1<<kafka.OpAlterConfigs
+	if super, _ := c.superUser(); !super {
+		t.Error("all rights on the cluster without a rule, yet no super user")
+	}
+	c.acls = []kafka.ACL{{ResourceType: "CLUSTER", Principal: "User:mirrord", Operation: "ALL", Permission: "ALLOW"}}
+	if super, known := c.superUser(); super || known {
+		t.Errorf("rights by rules: super %v, known %v", super, known)
 	}
 
 	c = base()

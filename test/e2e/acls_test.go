@@ -262,7 +262,10 @@ func TestReadOnlyNeedsASuperUser(t *testing.T) {
 	})
 	p.S.Send(t, nil, Numbered("t", 0, 10, 10)...)
 	AwaitLevel(t, p.S, p.D, soon, "t")
-	if r := m.check(); r.Code != 1 || !strings.Contains(r.Out, "super.users") {
+	if r := m.check(); r.Code != 0 || !strings.Contains(r.Out, "super.users") {
 		t.Errorf("check ends with %d:\n%s%s", r.Code, r.Out, r.Err)
+	}
+	if r := NewDaemon(t, p.As(t, SuperUser, "t")).check(); r.Code != 0 || !strings.Contains(r.Out, "will be guarded") {
+		t.Errorf("check of a super user ends with %d:\n%s%s", r.Code, r.Out, r.Err)
 	}
 }
