@@ -51,6 +51,9 @@ func topicCommand(verb mirror.Verb, use, short, long string, more func(*cobra.Co
 				return err
 			}
 			c.Topics, c.Exclude = config.SplitList(o.topics), config.SplitList(o.exclude)
+			if len(c.Topics) == 0 {
+				return usage("--topics names no topic")
+			}
 			for _, items := range [][]string{c.Topics, c.Exclude} {
 				if err := config.CheckPatterns(items); err != nil {
 					return &usageError{err}

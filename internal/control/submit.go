@@ -152,7 +152,10 @@ func unanswered(v *statestore.View, req Request) *Failure {
 		}
 	}
 	if len(lines) == 0 {
-		lines = []string{fmt.Sprintf("no instance answers within %v (%s): is mirrord running on this destination?", req.Timeout, ownerOf(v, req.Mirror))}
+		lines = []string{
+			fmt.Sprintf("no instance answers within %v (%s): is mirrord running on this destination?", req.Timeout, ownerOf(v, req.Mirror)),
+			"the command is kept and will be executed when one is; a later command for the same topics wins",
+		}
 	}
 	return &Failure{ExitUnfinished, lines}
 }
