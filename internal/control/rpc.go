@@ -18,8 +18,17 @@ import (
 // maxBody bounds a request: 50,000 partitions with their names fit.
 const maxBody = 8 << 20
 
-// decode reads one JSON value and nothing after it. False: the answer was sent.
+// decode reads one JSON value and nothing after it; fields that nobody knows are passed over. False: the answer was sent.
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {
+	return decodeBy(w, r, into, func(*json.Decoder) {})
+}
+
+// decodeStrictly refuses unknown fields: of a command, each one left out would change what is done.
+func decodeStrictly(w http.ResponseWriter, r *http.Request, into any) bool {
+	return decodeBy(w, r, into, (*json.Decoder).DisallowUnknownFields)
+}
+
+func decodeBy(w http.ResponseWriter, r *http.Request, into any, set func(*json.Decoder)) bool {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		code := http.StatusBadRequest
@@ -30,6 +39,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 		return false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
+	set(decoder)
 	if err = decoder.Decode(into); err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("something follows the JSON value")
@@ -106,7 +116,7 @@ var topicVerbs = []mirror.Verb{mirror.VerbStart, mirror.VerbStop, mirror.VerbPau
 // command submits a command and answers with its id, or with what it would touch.
 func (s *Server) command(w http.ResponseWriter, r *http.Request) {
 	var req commandRequest
-	if !decode(w, r, &req) {
+	if !decodeStrictly(w, r, &req) {
 		return
 	}
 	v := s.deps.View()

@@ -284,6 +284,7 @@ func TestBadRequestsAreTold(t *testing.T) {
 		{"unknown mirror", "/api/v1/commands", `{"verb":"stop","mirror":"west","topics":["x"]}`, 404, "west"},
 		{"no topics", "/api/v1/commands", `{"verb":"stop","mirror":"east"}`, 400, "topics"},
 		{"bad pattern", "/api/v1/commands", `{"verb":"stop","mirror":"east","topics":["("]}`, 400, "RE2"},
+		{"unknown field", "/api/v1/commands", `{"verb":"stop","mirror":"east","topics":["x"],"dry_run":true}`, 400, "dry_run"},
 	} {
 		code, body := s.do(t, http.MethodPost, c.path, "k", c.body)
 		if code != c.code || !strings.Contains(body, c.says) {
