@@ -63,7 +63,11 @@ func (c *Coordinator) awaitGroup(ctx context.Context) error {
 		case err == nil && time.Now().After(patience):
 			return otherGroup(own.GroupID, c.deps.Config.GroupID)
 		case !told:
-			c.log.Warn("destination belongs to another group, waiting whether it is gone", mirror.KeyGroup, own.GroupID, mirror.KeyErr, err)
+			attrs := []any{mirror.KeyGroup, own.GroupID}
+			if err != nil {
+				attrs = append(attrs, mirror.KeyErr, err)
+			}
+			c.log.Warn("destination belongs to another group, waiting for that to end", attrs...)
 		}
 		if !sleep(ctx, lookPause) {
 			return nil
