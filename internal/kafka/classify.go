@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -135,6 +136,9 @@ func kafkaError(code int16, message *string) error {
 		return nil
 	}
 	e := &brokerError{code, deref(message)}
+	if at := strings.LastIndex(e.message, "needs "); at > 0 && code == kerr.ClusterAuthorizationFailed.Code {
+		e.message = e.message[at:] // what stands before is the request, another one each time
+	}
 	return &mirror.Error{Kind: kindOfCode(kerr.TypedErrorForCode(code)), Err: e, Hint: hints[code]}
 }
 

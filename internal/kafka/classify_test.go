@@ -168,3 +168,11 @@ func TestCodec(t *testing.T) {
 		t.Error("codec 7")
 	}
 }
+
+func TestKafkaError_ClusterAuthorizationLeavesTheRequestOut(t *testing.T) {
+	message := "Request Request(processor=3, session=org.apache.kafka.network.Session@7821d9f1, buffer=null, envelope=None) needs DESCRIBE permission."
+	err := kafkaError(kerr.ClusterAuthorizationFailed.Code, &message)
+	if text := err.Error(); strings.Contains(text, "Session") || !strings.Contains(text, "needs DESCRIBE permission") {
+		t.Error(text)
+	}
+}
