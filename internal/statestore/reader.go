@@ -51,7 +51,7 @@ func Load(ctx context.Context, cluster *kafka.Cluster) (*View, error) {
 }
 
 // Load reads all shards once, to the last stable offsets that they have when reading begins. It goes on over brokers that
-// come and go, but not where the cluster cannot be asked at all. ErrNoState: there is no state topic.
+// come and go, but not where the cluster cannot be asked at all or does not allow it. ErrNoState: there is no state topic.
 func (r *Reader) Load(ctx context.Context) error {
 	for {
 		cursors, err := r.assign(ctx)
@@ -60,6 +60,9 @@ func (r *Reader) Load(ctx context.Context) error {
 		}
 		if err == nil {
 			err = r.eachBroker(ctx, cursors, r.drain)
+		}
+		if kafka.Authorization(err) {
+			return err
 		}
 		if err == nil && slices.ContainsFunc(cursors, func(c *cursor) bool { return c.leader < 0 }) {
 			err = fmt.Errorf("some partitions of %s have no leader", StateTopic)
