@@ -80,7 +80,8 @@ func (s Story) tale(id string) *Tale {
 	kind := topicKinds[weighted(r, len(topicKinds), func(i int) int { return topicKinds[i].weight })]
 	t := &Tale{Ingredient: Ingredient{id, kind.name}, Settings: append([]string{
 		"retention.ms", "-1", "message.timestamp.after.max.ms", "9223372036854775807", "max.message.bytes", "8388608",
-		"compression.type", pick(r, "producer", "producer", "producer", "gzip", "lz4", "zstd", "uncompressed")}, kind.settings...)}
+		"compression.type", pick(r, "producer", "producer", "producer", "gzip", "lz4", "zstd", "uncompressed"),
+	}, kind.settings...)}
 	for i := range 2 + r.IntN(6) {
 		t.Before = append(t.Before, s.act(t, fmt.Sprint(id, ".b", i)))
 	}
