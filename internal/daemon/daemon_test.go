@@ -305,8 +305,8 @@ func TestAnUnreachableDestinationEndsNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			messages := fakeManager(t)
 			in := launch(t, configFile(t, addr, mirrorOf(addr, "orders")))
-			expect(t, messages, "READY=1")
-			if status := expect(t, messages, "STATUS="); !strings.Contains(status, "waiting for the destination: "+addr) {
+			first := expectBoth(t, messages, "READY=1", "STATUS=")
+			if status := first["STATUS="]; !strings.Contains(status, "waiting for the destination: "+addr) {
 				t.Errorf("status: %s", status)
 			}
 			for range 3 {

@@ -43,6 +43,26 @@ func fakeManager(t *testing.T) <-chan string {
 	return messages
 }
 
+// expectBoth waits for a message of each beginning, in whatever order they come.
+func expectBoth(t *testing.T, messages <-chan string, one, other string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	deadline := time.After(20 * time.Second)
+	for len(got) < 2 {
+		select {
+		case m := <-messages:
+			for _, prefix := range []string{one, other} {
+				if strings.HasPrefix(m, prefix) && got[prefix] == "" {
+					got[prefix] = m
+				}
+			}
+		case <-deadline:
+			t.Fatalf("of %s and %s only %v came", one, other, got)
+		}
+	}
+	return got
+}
+
 // expect waits for a message that begins so.
 func expect(t *testing.T, messages <-chan string, prefix string) string {
 	t.Helper()
