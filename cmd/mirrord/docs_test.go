@@ -1,3 +1,4 @@
+//go:generate go test . -run TestCommandsAreDocumented -update
 package main
 
 import (

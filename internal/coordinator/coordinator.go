@@ -69,6 +69,7 @@ type Coordinator struct {
 	declared atomic.Pointer[[]mirror.Definition]
 	leased   atomic.Bool // the lease lasted when the loop last looked
 	joined   atomic.Bool // the group has confirmed this member since it started
+	problem  atomic.Pointer[error]
 
 	mu      sync.Mutex // guards what follows
 	owned   map[int32]bool
@@ -109,7 +110,7 @@ func (c *Coordinator) Run(ctx context.Context) error {
 		c.box.close()
 		return err
 	}
-	g := &group{cfg: c.deps.Config, lease: c.lease, member: c.deps.Store.SetMember, to: c, generation: -1}
+	g := &group{cfg: c.deps.Config, lease: c.lease, member: c.deps.Store.SetMember, told: c.setProblem, to: c, generation: -1}
 	if err := g.open(c.deps.Cluster); err != nil {
 		c.box.close()
 		return err
@@ -132,6 +133,28 @@ func (c *Coordinator) Lease() error { return c.lease.check() }
 
 // Joined reports whether the group has confirmed this instance and every shard it was given is loaded and claimed.
 func (c *Coordinator) Joined() bool { return c.joined.Load() }
+
+// Problem is why the group does not take this instance, as far as an operator has to know; nil: nothing is known to be wrong.
+func (c *Coordinator) Problem() error {
+	if err := c.problem.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// setProblem tells a problem once, and that it is over.
+func (c *Coordinator) setProblem(err error) {
+	var now *error
+	if err != nil {
+		now = &err
+	}
+	switch before := c.problem.Swap(now); {
+	case err != nil && (before == nil || (*before).Error() != err.Error()):
+		c.log.Error("group refused this instance", mirror.KeyGroup, c.deps.Config.GroupID, mirror.KeyErr, err)
+	case err == nil && before != nil:
+		c.log.Info("group takes this instance again", mirror.KeyGroup, c.deps.Config.GroupID)
+	}
+}
 
 // Fresh reports whether the state topic held nothing when this instance first read it: what the destination holds then is
 // known to nobody.

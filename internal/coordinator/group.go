@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrord/internal/kafka"
+	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
 )
 
@@ -30,6 +31,7 @@ type group struct {
 	client *kgo.Client
 	lease  *lease
 	member func(id string, generation int32, instanceID *string) // told at each change (protocol R15)
+	told   func(error)                                           // told why the group does not take this instance; nil: it does
 	to     assignments
 
 	mu         sync.Mutex // guards what follows, which callbacks and heartbeats may change at the same time
@@ -40,6 +42,7 @@ type group struct {
 // open makes the client, which joins at once and again after each loss.
 func (g *group) open(cluster *kafka.Cluster) (err error) {
 	opts := append(cluster.Opts(),
+		kgo.WithHooks(groupErrors(g.refused)),
 		kgo.ConsumerGroup(g.cfg.GroupID),
 		kgo.ConsumeTopics(statestore.StateTopic),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -68,6 +71,19 @@ func (g *group) open(cluster *kafka.Cluster) (err error) {
 	}
 	g.client.PauseFetchTopics(statestore.StateTopic)
 	return nil
+}
+
+// groupErrors is called with what ends a session or keeps one from beginning.
+type groupErrors func(error)
+
+// OnGroupManageError implements kgo.HookGroupManageError.
+func (f groupErrors) OnGroupManageError(err error) { f(err) }
+
+// refused passes on what only an operator can change. Everything else is part of a group's life.
+func (g *group) refused(err error) {
+	if kafka.Classify(err) == mirror.Refused {
+		g.told(fmt.Errorf("join group %s: %w", g.cfg.GroupID, kafka.ForWantOf("READ on group "+g.cfg.GroupID+" at the destination", err)))
+	}
 }
 
 // refresh tells the state writer who this member is, if that changed.
@@ -122,11 +138,14 @@ func (g *group) beat(ctx context.Context) {
 	switch err := kerr.ErrorForCode(resp.ErrorCode); {
 	case err == nil, errors.Is(err, kerr.RebalanceInProgress): // while a rebalance is prepared the session is renewed too
 		g.lease.renew(began, g.cfg.leaseTime())
+		g.told(nil)
 		g.to.confirmed()
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedInstanceID):
 		if now, _ := g.client.GroupMetadata(); now == id {
 			g.lease.end()
 		}
+	default:
+		g.refused(err)
 	}
 }
 

@@ -264,7 +264,7 @@ func (d *Daemon) newHealth() *health {
 		metrics: d.metrics,
 		log:     d.log,
 	}
-	member := membership{d.parts.joined, d.parts.ownsShard, view, d.parts.store.Problem}
+	member := membership{d.parts.joined, d.parts.ownsShard, view, d.parts.store.Problem, d.parts.groupProblem}
 	h.ready = func(ctx context.Context) control.Readiness {
 		return readiness(ctx, h, member, control.Readiness{Instance: d.name, Version: d.opts.Version})
 	}

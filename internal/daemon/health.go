@@ -188,6 +188,7 @@ type membership struct {
 	ownsShard func(shard int32) bool
 	view      *statestore.View
 	problem   func() error // why the internal topics cannot be served
+	refused   func() error // why the group does not take this instance
 }
 
 // readiness judges whether this instance can do its work now.
@@ -212,13 +213,15 @@ func readiness(ctx context.Context, h *health, m membership, r control.Readiness
 }
 
 func waitingFor(r control.Readiness, m membership) string {
-	switch problem := m.problem(); {
+	switch problem, refused := m.problem(), m.refused(); {
 	case !r.Destination.Up:
 		return "the destination: " + r.Destination.Error
 	case problem != nil:
 		return "the internal topics: " + problem.Error()
 	case m.view.Shards() == 0:
 		return "the internal topics"
+	case refused != nil:
+		return "the group: " + refused.Error()
 	case !r.Joined:
 		return "the group to assign work and its shards to load"
 	case r.ShardsLoaded < r.ShardsOwned:

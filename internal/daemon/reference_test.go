@@ -1,3 +1,4 @@
+//go:generate go test . -run TestMetricsReferenceIsCurrentAndClean -update
 package daemon
 
 import (

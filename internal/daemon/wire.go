@@ -21,14 +21,15 @@ type parts struct {
 
 	coordinate, fetch, metadata func(context.Context) error // actors
 
-	joined    func() bool
-	ownsShard func(shard int32) bool
-	declare   func([]mirror.Definition)
-	sourceUp  func(mirrorName string)
-	setLimits func(memory, throttle int64)
-	read      func(context.Context, mirror.ReadMirrorStatesRequest) mirror.ReadMirrorStatesResponse
-	write     func(context.Context, mirror.WriteMirrorStatesRequest) mirror.WriteMirrorStatesResponse
-	probes    []probe
+	joined       func() bool
+	groupProblem func() error
+	ownsShard    func(shard int32) bool
+	declare      func([]mirror.Definition)
+	sourceUp     func(mirrorName string)
+	setLimits    func(memory, throttle int64)
+	read         func(context.Context, mirror.ReadMirrorStatesRequest) mirror.ReadMirrorStatesResponse
+	write        func(context.Context, mirror.WriteMirrorStatesRequest) mirror.WriteMirrorStatesResponse
+	probes       []probe
 }
 
 // wire builds the parts and ties them together. It is one straight function, longer than others, because every part
@@ -100,7 +101,7 @@ func (d *Daemon) wire() parts {
 	})
 	return parts{
 		store: store, coordinate: c.Run, fetch: pool.Run, metadata: manager.Run,
-		joined: c.Joined, ownsShard: c.OwnsShard, declare: c.Declare, setLimits: pool.SetLimits,
+		joined: c.Joined, groupProblem: c.Problem, ownsShard: c.OwnsShard, declare: c.Declare, setLimits: pool.SetLimits,
 		sourceUp: func(mirrorName string) {
 			c.SourceUp(mirrorName)
 			manager.Wake(mirrorName)

@@ -146,7 +146,7 @@ func readAnswer(r kafka.ProduceResult) answer {
 	case kafka.AfterAppendDoubt(r.Err):
 		a.verdict = ambiguous
 	case kafka.Classify(r.Err) == mirror.Refused:
-		a.verdict = hopeless
+		a.verdict, a.err = hopeless, fmt.Errorf("destination: %w", r.Err)
 	default:
 		a.verdict = refused
 	}

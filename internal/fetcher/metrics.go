@@ -13,7 +13,7 @@ import (
 type topicStats struct {
 	mirror, topic                                string
 	fetchedBytes, producedBytes, producedRecords atomic.Uint64
-	lostRecords, foreignWrites                   atomic.Uint64
+	lostRecords, foreignWrites, trimFailures     atomic.Uint64
 	filledOffsets                                [reasons]atomic.Uint64
 	latency                                      prometheus.Observer
 }
@@ -53,6 +53,8 @@ var (
 		"Offsets that expired at the source before they were copied.", topicLabels, nil)
 	descForeign = prometheus.NewDesc("mirrord_foreign_writes_total",
 		"Times that somebody else's write was found in a mirror partition.", topicLabels, nil)
+	descTrimFailures = prometheus.NewDesc("mirrord_trim_failures_total",
+		"Times that the destination's log start could not be moved to the source's.", topicLabels, nil)
 	descMemory = prometheus.NewDesc("mirrord_memory_bytes",
 		"Bytes of records held, and their limit.", []string{"kind"}, nil)
 	descThrottled = prometheus.NewDesc("mirrord_throttled_seconds_total",
@@ -98,7 +100,7 @@ func (m *metrics) topic(mirror, topic string) *topicStats {
 func (m *metrics) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descLag, descLagSeconds, descOffset, descFetched, descProduced, descRecords, descFilled, descLost,
-		descForeign, descMemory, descThrottled,
+		descForeign, descTrimFailures, descMemory, descThrottled,
 	} {
 		c <- d
 	}
@@ -138,6 +140,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 		counter(descRecords, s.producedRecords.Load(), s.mirror, s.topic)
 		counter(descLost, s.lostRecords.Load(), s.mirror, s.topic)
 		counter(descForeign, s.foreignWrites.Load(), s.mirror, s.topic)
+		counter(descTrimFailures, s.trimFailures.Load(), s.mirror, s.topic)
 		for i := range s.filledOffsets {
 			counter(descFilled, s.filledOffsets[i].Load(), s.mirror, s.topic, reasonNames[i])
 		}

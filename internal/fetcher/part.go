@@ -69,6 +69,7 @@ type part struct {
 	ownKnown    bool    // the destination lists our id among the producers
 	blind       int16   // times that it refused sequence 0 of an id that it does not list
 	told        bool    // that the destination begins later than the source
+	trimRefused bool    // moving the log start was refused, and told
 	trimming    bool    // the fillers of a seeding are being removed
 	chunk       int64   // offsets of a filler batch; 0: the default
 	failedAt    int32   // state epoch of the failure

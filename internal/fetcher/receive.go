@@ -171,7 +171,7 @@ func (p *part) fetchFailed(f *kafka.FetchedPartition, now time.Time) {
 	case kafka.Corrupt(f.Err):
 		p.damaged(p.pipe.tail, f.Err)
 	case kafka.Classify(f.Err) == mirror.Refused:
-		p.fail(f.Err)
+		p.fail(fmt.Errorf("source: %w", f.Err))
 	default: // leader moved, topic gone, not available yet: find it again
 		p.lose(now, f.Err)
 	}

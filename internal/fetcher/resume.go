@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"mirrord/internal/kafka"
@@ -124,7 +125,7 @@ func (p *part) destinationFailed(now time.Time, err error) {
 			return
 		}
 	}
-	p.lookAgain(now, err)
+	p.lookAgain(now, fmt.Errorf("destination: %w", err))
 }
 
 // sourceFailed: the source could not be read; p.mu is held. A topic that is gone is the metadata manager's finding.
@@ -132,7 +133,7 @@ func (p *part) sourceFailed(now time.Time, err error) {
 	if kafka.UnknownTopic(err) || mirror.KindOf(err) == mirror.SourceGone {
 		p.look.since = time.Time{}
 	}
-	p.lookAgain(now, err)
+	p.lookAgain(now, fmt.Errorf("source: %w", err))
 }
 
 // quiet waits, after doubt about something that no sequence protects, until the log end has stood still (protocol R11).

@@ -83,10 +83,27 @@ func (p *part) trimmed(d kafka.DeletedRecords) {
 	switch {
 	case d.Err == nil:
 		p.numbers.destStart.Store(d.LogStart)
+		p.trimRefused = false
 	case kafka.PolicyViolation(d.Err): // only compacted: the log start cannot be moved
 		p.noTrim = time.Now().Add(10 * time.Minute)
 	default:
 		p.noTrim = time.Now().Add(maxBackoff)
-		p.src.pool.log.Debug("log start not moved", p.attrs(mirror.KeyErr, d.Err)...)
+		p.trimFailed(d.Err)
 	}
+}
+
+// trimFailed counts and, where only an operator can change it, tells once that the destination keeps what the source has
+// given up; p.mu is held.
+func (p *part) trimFailed(err error) {
+	p.stats.trimFailures.Add(1)
+	if kafka.Classify(err) != mirror.Refused {
+		p.src.pool.log.Debug("log start not moved", p.attrs(mirror.KeyErr, err)...)
+		return
+	}
+	if p.trimRefused {
+		return
+	}
+	p.trimRefused = true
+	p.src.pool.log.Warn("log start does not follow the source's", p.attrs(mirror.KeyErr, err)...)
+	p.src.pool.event(p, "log start does not follow", "destination: %v", err)
 }

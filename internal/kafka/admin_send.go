@@ -122,7 +122,7 @@ func adminError(ctx context.Context, op string, err error) error {
 
 // answerError is the error of one item of an answer, nil for code 0.
 func answerError(op string, code int16, message *string) error {
-	if err := kafkaError(code, message); err != nil {
+	if err := kafkaErrorOf(op, code, message); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return nil

@@ -131,7 +131,10 @@ func (e *brokerError) Error() string {
 func (e *brokerError) Unwrap() error { return kerr.ErrorForCode(e.code) }
 
 // kafkaError is nil for code 0.
-func kafkaError(code int16, message *string) error {
+func kafkaError(code int16, message *string) error { return kafkaErrorOf("", code, message) }
+
+// kafkaErrorOf is kafkaError with the next step that follows from what was asked.
+func kafkaErrorOf(asked string, code int16, message *string) error {
 	if code == 0 {
 		return nil
 	}
@@ -139,17 +142,11 @@ func kafkaError(code int16, message *string) error {
 	if at := strings.LastIndex(e.message, "needs "); at > 0 && code == kerr.ClusterAuthorizationFailed.Code {
 		e.message = e.message[at:] // what stands before is the request, another one each time
 	}
-	return &mirror.Error{Kind: kindOfCode(kerr.TypedErrorForCode(code)), Err: e, Hint: hints[code]}
+	return &mirror.Error{Kind: kindOfCode(kerr.TypedErrorForCode(code)), Err: e, Hint: hintOf(asked, code)}
 }
 
-// hints are the operator's next steps, where there is one that always holds.
-var hints = map[int16]string{
-	kerr.TopicAuthorizationFailed.Code:           "grant the principal of mirrord the missing right on the topic",
-	kerr.GroupAuthorizationFailed.Code:           "grant the principal of mirrord READ and DESCRIBE on the group",
-	kerr.ClusterAuthorizationFailed.Code:         "grant the principal of mirrord the missing right on the cluster",
-	kerr.TransactionalIDAuthorizationFailed.Code: "grant the principal of mirrord WRITE and DESCRIBE on its transactional ids",
-	kerr.SaslAuthenticationFailed.Code:           "check the user name and the secret that the configuration refers to",
-}
+// kafkaErrorIn finds the code in an error.
+func kafkaErrorIn(err error) (*kerr.Error, bool) { return errors.AsType[*kerr.Error](err) }
 
 // requestError wraps what a request failed with, so that its kind can be read by mirror.KindOf alone.
 func requestError(ctx context.Context, op string, err error) error {

@@ -85,7 +85,7 @@ func fetchPartition(p *FetchPartition) kmsg.FetchRequestTopicPartition {
 // fetched translates a partition of an answer. Everything in it aliases the answer.
 func fetched(p *kmsg.FetchResponseTopicPartition) FetchedPartition {
 	f := FetchedPartition{
-		Partition: p.Partition, Err: kafkaError(p.ErrorCode, nil), Bytes: p.RecordBatches,
+		Partition: p.Partition, Err: kafkaErrorOf("fetch", p.ErrorCode, nil), Bytes: p.RecordBatches,
 		HighWatermark: p.HighWatermark, LastStable: p.LastStableOffset, LogStart: p.LogStartOffset,
 		Diverging: mirror.NoPosition, Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch},
 	}

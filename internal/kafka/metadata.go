@@ -138,7 +138,7 @@ func readMetadata(resp *kmsg.MetadataResponse) Metadata {
 
 func readTopic(t kmsg.MetadataResponseTopic) Topic {
 	topic := Topic{
-		Name: deref(t.Topic), ID: t.TopicID, Err: kafkaError(t.ErrorCode, nil), Internal: t.IsInternal,
+		Name: deref(t.Topic), ID: t.TopicID, Err: kafkaErrorOf("metadata", t.ErrorCode, nil), Internal: t.IsInternal,
 		Partitions: make([]Partition, 0, len(t.Partitions)),
 	}
 	for _, p := range t.Partitions {

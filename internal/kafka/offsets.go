@@ -139,7 +139,7 @@ func partitionError(op string, tp TP, code int16, message *string) error {
 	if code == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s of %s: %w", op, tp, kafkaError(code, message))
+	return fmt.Errorf("%s of %s: %w", op, tp, kafkaErrorOf(op, code, message))
 }
 
 // EpochQuery asks where a leader epoch ends in a log.

@@ -138,7 +138,7 @@ func produceResult(p *kmsg.ProduceResponseTopicPartition) ProduceResult {
 		return ProduceResult{Err: ErrMissing, BaseOffset: -1, LogAppendTime: -1, LogStart: -1, Leader: Leader{-1, -1}}
 	}
 	return ProduceResult{
-		Err: kafkaError(p.ErrorCode, p.ErrorMessage), BaseOffset: p.BaseOffset,
+		Err: kafkaErrorOf("produce", p.ErrorCode, p.ErrorMessage), BaseOffset: p.BaseOffset,
 		LogAppendTime: p.LogAppendTime, LogStart: p.LogStartOffset,
 		Leader: Leader{p.CurrentLeader.LeaderID, p.CurrentLeader.LeaderEpoch},
 	}

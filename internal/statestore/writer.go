@@ -140,7 +140,8 @@ func (w *writer) commit(ctx context.Context, batch []*appending, m member) (map[
 	}
 	ends, err := w.tx.commit(ctx, records, m, id)
 	if err != nil {
-		return nil, fmt.Errorf("commit state: %w", err)
+		return nil, fmt.Errorf("commit state: %w", kafka.ForWantOf(
+			"READ and WRITE on topic "+StateTopic+", READ on group "+w.cfg.GroupID+" and WRITE on its transactional ids at the destination", err))
 	}
 	at := make(map[int32]appended, len(ends))
 	for shard, next := range ends {
