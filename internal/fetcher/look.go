@@ -87,12 +87,14 @@ func (p *part) lookAt(at time.Time) {
 	p.src.pool.listLook(p)
 }
 
-// lookAgain is for a look that brought nothing; p.mu is held. An outage is retried patiently, then reported.
+// lookAgain is for a look that brought nothing; p.mu is held. An outage is retried patiently, then reported; a refusal,
+// such as a missing right, is reported at once, for somebody has to act.
 func (p *part) lookAgain(now time.Time, err error) {
 	if p.look.since.IsZero() {
 		p.look.since = now
 	}
-	if now.Sub(p.look.since) > patience && p.pipe.phase != closed {
+	hopeless := now.Sub(p.look.since) > patience || mirror.KindOf(err) == mirror.Refused
+	if hopeless && p.pipe.phase != closed {
 		p.fail(err)
 		return
 	}
