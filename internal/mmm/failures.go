@@ -19,6 +19,18 @@ func (l *loop) fail(s Step, err error) {
 	}
 }
 
+// failAll notes each of the failures that were joined to one.
+func (l *loop) failAll(s Step, err error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		l.fail(s, err)
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		l.fail(s, err)
+	}
+}
+
 // settle ends a pass of a step: its failures are counted, shown, and told when they are not what was told before.
 func (l *loop) settle(ctx context.Context, s Step) {
 	errs := l.failures[s]

@@ -140,17 +140,20 @@ func (c groupCase) trouble(tp kafka.TopicPartition) error {
 	kinds := c.source.kind != "" && c.destination.kind != "" && isShare(c.source) != isShare(c.destination)
 	switch {
 	case c.source.err != nil:
-		return c.source.err
+		return fmt.Errorf("source: %w", c.source.err)
 	case c.source.failed[tp] != nil:
-		return c.source.failed[tp]
+		return fmt.Errorf("source: %w", c.source.failed[tp])
 	case kinds:
 		return fmt.Errorf("the destination has a %s group of this name, the source a %s group", c.destination.kind, c.source.kind)
 	case c.destination.err != nil:
-		return c.destination.err
+		return fmt.Errorf("destination: %w", c.destination.err)
 	case c.destination.failed[tp] != nil:
-		return c.destination.failed[tp]
+		return fmt.Errorf("destination: %w", c.destination.failed[tp])
 	}
-	return c.bounds[tp].err
+	if err := c.bounds[tp].err; err != nil {
+		return fmt.Errorf("destination: %w", err)
+	}
+	return nil
 }
 
 func isShare(g groupSeen) bool { return g.kind == kafka.ShareGroup }
@@ -213,7 +216,7 @@ func (p *groupPlan) failed(errs map[kafka.TopicPartition]error, before []statest
 			was = statestore.GroupRow{DestinationOffset: -1}
 		}
 		r.DestinationOffset, r.CommittedAtMillis = was.DestinationOffset, was.CommittedAtMillis
-		r.Status, r.Reason = StatusFailed, err.Error()
+		r.Status, r.Reason = StatusFailed, "destination: "+err.Error()
 		if kafka.GroupActive(err) { // it has got members since it was looked at
 			r.Status, r.Reason = StatusSkipped, reasonActive
 		}
@@ -221,7 +224,7 @@ func (p *groupPlan) failed(errs map[kafka.TopicPartition]error, before []statest
 	}
 	for _, tp := range p.remove {
 		if was, had := old[tp]; had && errs[tp] != nil {
-			was.Status, was.Reason = StatusFailed, errs[tp].Error()
+			was.Status, was.Reason = StatusFailed, "destination: "+errs[tp].Error()
 			p.rows = append(p.rows, was)
 		}
 	}

@@ -2,7 +2,6 @@ package mmm
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -144,7 +143,7 @@ func (l *loop) groupRecord(p groupPlan, before []statestore.GroupRow) (statestor
 
 // tellGroups counts and tells the outcome of a pass.
 func (l *loop) tellGroups(ctx context.Context, plans []groupPlan) {
-	var active, failed []string
+	var active []string
 	var errs []error
 	now, skipped := time.Now(), map[string]bool{}
 	for _, p := range plans {
@@ -155,7 +154,6 @@ func (l *loop) tellGroups(ctx context.Context, plans []groupPlan) {
 		l.metrics.groups.WithLabelValues(l.name, status).Inc()
 		switch {
 		case status == StatusFailed:
-			failed = append(failed, p.name)
 			errs = append(errs, fmt.Errorf("group %s: %s", p.name, reason))
 		case status == StatusSkipped && reason != reasonExcluded && reason != reasonStopping:
 			skipped[p.name] = true
@@ -169,7 +167,7 @@ func (l *loop) tellGroups(ctx context.Context, plans []groupPlan) {
 	if len(active) > 0 {
 		l.log.Info("groups skipped", mirror.KeyCause, reasonActive+" or ahead there", mirror.KeyCount, len(active), mirror.KeyGroup, names(active))
 	}
-	if len(failed) > 0 {
-		l.fail(StepGroups, errors.Join(errs[:min(len(errs), 3)]...))
+	for _, err := range errs {
+		l.fail(StepGroups, err)
 	}
 }

@@ -26,7 +26,7 @@ func (l *loop) acls(ctx context.Context, seen observation, d destinationSeen) {
 	plan := planACLs(in)
 	l.board.update(func(s *Status) { s.HeldACLs = plan.held })
 	if err := l.applyACLs(ctx, plan); err != nil {
-		l.fail(StepACLs, err)
+		l.failAll(StepACLs, err)
 	} else if n := len(plan.create) + len(plan.delete); n > 0 {
 		l.log.Info("ACLs changed", "created", len(plan.create), "deleted", len(plan.delete))
 	}
@@ -76,7 +76,7 @@ func (l *loop) applyACLs(ctx context.Context, p aclPlan) error {
 		for i, err := range results {
 			if err != nil {
 				failed[acls[i]] = true
-				errs = append(errs, err)
+				errs = append(errs, fmt.Errorf("destination: %w", err))
 			}
 		}
 	}
@@ -92,7 +92,7 @@ func (l *loop) applyACLs(ctx context.Context, p aclPlan) error {
 			drop = append(drop, statestore.Tombstone{Of: r})
 		}
 	}
-	return errors.Join(errors.Join(errs...), l.put(ctx, drop...))
+	return errors.Join(append(errs, l.put(ctx, drop...))...)
 }
 
 func records(acls []statestore.OwnedACL) []statestore.Record {

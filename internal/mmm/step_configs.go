@@ -63,10 +63,12 @@ func followsSettings(t statestore.Topic) bool {
 func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observation, d destinationSeen) (settingsPlan, bool) {
 	source, ok := seen.settings[t.Name]
 	now, there := d.settings[t.Name]
-	for _, err := range []error{seen.settingsErr[t.Name], d.settingsErr[t.Name]} {
-		if err != nil {
-			l.fail(StepConfigs, fmt.Errorf("settings of topic %s: %w", t.Name, err))
-			l.trouble[t.Name] = "settings are not mirrored: " + err.Error()
+	for _, from := range []struct {
+		side string
+		err  error
+	}{{"source", seen.settingsErr[t.Name]}, {"destination", d.settingsErr[t.Name]}} {
+		if from.err != nil {
+			l.settingsFailed(t.Name, fmt.Errorf("%s: %w", from.side, from.err))
 		}
 	}
 	if !ok || !there {
@@ -79,6 +81,12 @@ func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observa
 	})
 	l.spareSeeding(t.Name, plan, now)
 	return plan, true
+}
+
+// settingsFailed notes that a topic's settings could not be brought over.
+func (l *loop) settingsFailed(topic string, err error) {
+	l.fail(StepConfigs, err)
+	l.trouble[topic] = "settings are not mirrored: " + err.Error()
 }
 
 // spareSeeding leaves the cleanup policy alone while it may be that first offsets are being filled.
@@ -124,13 +132,15 @@ func (l *loop) alter(ctx context.Context, changes []kafka.ConfigChange) {
 				for _, key := range blamed {
 					delete(c.Set, key)
 				}
-				l.trouble[c.Topic] = "settings are not mirrored: " + err.Error()
+				l.settingsFailed(c.Topic, fmt.Errorf("destination: %w", err))
+				if len(c.Set)+len(c.Delete) == 0 {
+					continue
+				}
 				err = l.deps.Destination.AlterTopicConfigs(ctx, []kafka.ConfigChange{c})[c.Topic]
 			}
 		}
 		if err != nil {
-			l.fail(StepConfigs, err)
-			l.trouble[c.Topic] = "settings are not mirrored: " + err.Error()
+			l.settingsFailed(c.Topic, fmt.Errorf("destination: %w", err))
 			continue
 		}
 		l.log.Info("settings changed", mirror.KeyTopic, c.Topic, "set", slices.Sorted(maps.Keys(c.Set)), "deleted", c.Delete)

@@ -1,6 +1,7 @@
 package mmm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -66,7 +67,7 @@ func (l *loop) planGroups(ctx context.Context, source groupsSeen, of scope) (cas
 	l.readBounds(ctx, cases, of)
 	l.learnRetention(ctx)
 	for i := range cases {
-		cases[i].recommit = l.retention / 4
+		cases[i].recommit = cmp.Or(l.retention, defaultRetention) / 4
 		plans = append(plans, cases[i].plan())
 	}
 	return cases, plans, here, nil
@@ -166,7 +167,7 @@ func (l *loop) readBounds(ctx context.Context, cases []groupCase, of scope) {
 	}
 }
 
-// learnRetention asks once how long the destination keeps committed offsets.
+// learnRetention asks, until it was answered once, how long the destination keeps committed offsets.
 func (l *loop) learnRetention(ctx context.Context) {
 	if l.retention > 0 {
 		return

@@ -100,9 +100,10 @@ func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPla
 	for k, created := range l.createWithout(ctx, specs) {
 		i := indexes[k]
 		if created.Err != nil {
-			plans[i] = plans[i].refused(created.Err)
-			if !kafka.TopicExists(created.Err) { // somebody was faster: the next cycle sees the topic
-				l.fail(StepTopics, created.Err)
+			err := fmt.Errorf("destination: %w", created.Err)
+			plans[i] = plans[i].refused(err)
+			if !kafka.TopicExists(err) { // somebody was faster: the next cycle sees the topic
+				l.fail(StepTopics, err)
 			}
 			continue
 		}
@@ -199,6 +200,7 @@ func (l *loop) grow(ctx context.Context, plans []topicPlan) {
 	failed := l.deps.Destination.CreatePartitions(ctx, totals)
 	for i, p := range plans {
 		if err := failed[p.after.Name]; p.grow > 0 && err != nil {
+			err = fmt.Errorf("destination: %w", err)
 			plans[i] = p.refused(err)
 			l.fail(StepPartitions, err)
 		}
