@@ -31,8 +31,8 @@ func TestBadBootstrapServersCostLittle(t *testing.T) {
 	if _, err := c.ID(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 1500*time.Millisecond {
-		t.Errorf("the first client took %v", took)
+	if took := time.Since(began); took >= 10*time.Second {
+		t.Errorf("the first client waited %v, not one dial but a whole request", took)
 	}
 	began = time.Now()
 	for range 5 {
@@ -46,8 +46,8 @@ func TestBadBootstrapServersCostLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(began); took > 400*time.Millisecond {
-		t.Errorf("five later clients took %v", took)
+	if took := time.Since(began); took >= 5*500*time.Millisecond {
+		t.Errorf("five later clients took %v: each waited for the silent server", took)
 	}
 	for _, bad := range []string{dead, silent} {
 		if n := strings.Count(log.String(), "address="+bad); n != 1 {

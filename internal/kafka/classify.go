@@ -159,7 +159,11 @@ func requestError(ctx context.Context, op string, err error) error {
 	if _, ok := errors.AsType[*mirror.Error](err); ok {
 		return fmt.Errorf("%s: %w", op, err)
 	}
-	return mirror.Errorf(Classify(err), "%s: %w", op, err)
+	failed := mirror.Errorf(Classify(err), "%s: %w", op, err)
+	if e, ok := kafkaErrorIn(err); ok { // found out on the way, such as by who looks for a coordinator
+		failed.Hint = hintOf(op, e.Code)
+	}
+	return failed
 }
 
 func is(err error, codes ...*kerr.Error) bool {

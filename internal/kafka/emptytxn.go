@@ -72,7 +72,12 @@ func (e *EmptyTxns) Init(ctx context.Context) error {
 		wg.Go(func() { errs[i] = e.c.initEmptyTxn(ctx, t) })
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	for _, err := range errs {
+		if err != nil {
+			return err // the others say the same
+		}
+	}
+	return nil
 }
 
 // take waits for an id that is not at work.
