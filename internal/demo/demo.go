@@ -17,9 +17,12 @@ import (
 // Options of a demo.
 type Options struct {
 	HTTP string        // address of the console, which then stays up after the story; empty: none
-	For  time.Duration // how long the producers write; 0: 20 s
+	For  time.Duration // how long the producers write; 0: DefaultFor
 	Out  io.Writer
 }
+
+// DefaultFor leaves time to see the mirror catch up after its crash.
+const DefaultFor = 40 * time.Second
 
 // demo is one telling of the story.
 type demo struct {
@@ -31,7 +34,7 @@ type demo struct {
 // Run tells the story. It returns an error if any part of it did not come true.
 func Run(ctx context.Context, o Options) error {
 	if o.For <= 0 {
-		o.For = 20 * time.Second
+		o.For = DefaultFor
 	}
 	binary, err := os.Executable()
 	if err != nil {
@@ -100,7 +103,7 @@ func (d *demo) liveTraffic(ctx context.Context, daemon *exec.Cmd) (*exec.Cmd, er
 	}
 	d.say("producers write to %s", strings.Join(topicNames(), ", "))
 	d.progress(writing, d.For/4)
-	d.say("kill -9 of the mirror, and a new one")
+	d.say("kill -9 of the mirror, and a new one. It begins after 16 s: these clusters, unlike Kafka, cannot say what of the old one is still under way")
 	_ = daemon.Process.Kill()
 	_ = daemon.Wait()
 	daemon, err := d.launch(ctx)

@@ -249,8 +249,10 @@ func TestSuspects(t *testing.T) {
 func TestPlanTopics_RemainsOfALostStateArePaused(t *testing.T) {
 	m := statestore.Mirror{Definition: mirror.DefaultDefinition("m")}
 	m.TopicsInclude = []string{"t"}
-	in := topicsInput{mirror: m, source: catalog{"t": {id: id('s'), partitions: 3}},
-		destination: catalog{"t": {id: id('d'), partitions: 2, remains: true}}, taken: nobody}
+	in := topicsInput{
+		mirror: m, source: catalog{"t": {id: id('s'), partitions: 3}},
+		destination: catalog{"t": {id: id('d'), partitions: 2, remains: true}}, taken: nobody,
+	}
 	plans, _ := planTopics(in)
 	if len(plans) != 1 || plans[0].create || plans[0].after.Wish != mirror.Paused || plans[0].after.ByCommand || plans[0].after.Message == "" {
 		t.Fatalf("discovered: %+v", plans)

@@ -87,9 +87,11 @@ func (v *View) put(shard int32, key string, r Record) {
 func (v *View) of(mirrorName string) *mirrorView {
 	m := v.mirrors[mirrorName]
 	if m == nil {
-		m = &mirrorView{topics: map[string]Topic{}, partitions: map[mirror.Partition]PartitionState{},
+		m = &mirrorView{
+			topics: map[string]Topic{}, partitions: map[mirror.Partition]PartitionState{},
 			lme: map[mirror.Partition]mirror.Position{}, epochs: map[mirror.Partition][]mirror.Position{},
-			acls: map[string]OwnedACL{}, groups: map[string]GroupStatus{}, settings: map[string]TopicSettings{}}
+			acls: map[string]OwnedACL{}, groups: map[string]GroupStatus{}, settings: map[string]TopicSettings{},
+		}
 		v.mirrors[mirrorName] = m
 	}
 	return m

@@ -18,31 +18,45 @@ var testID = mirror.TopicID{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 1
 func samples() []Record {
 	p := mirror.Partition{Mirror: "east", TopicID: testID, Index: 3}
 	d := mirror.DefaultDefinition("east")
-	d.Source = mirror.Connection{BootstrapServers: []string{"a:1", "b:2"}, Security: mirror.Security{Protocol: "SASL_SSL",
-		SASL: mirror.SASL{Mechanism: "PLAIN", Username: "u", Password: "${env:P}", TokenEndpoint: "https://t", ClientID: "c",
-			ClientSecret: "${file:/s}", Scope: "x"},
-		TLS: mirror.TLS{CAFile: "/ca", CertFile: "/cert", KeyFile: "/key", ServerName: "n", SkipHostname: true}}}
+	d.Source = mirror.Connection{BootstrapServers: []string{"a:1", "b:2"}, Security: mirror.Security{
+		Protocol: "SASL_SSL",
+		SASL: mirror.SASL{
+			Mechanism: "PLAIN", Username: "u", Password: "${env:P}", TokenEndpoint: "https://t", ClientID: "c",
+			ClientSecret: "${file:/s}", Scope: "x",
+		},
+		TLS: mirror.TLS{CAFile: "/ca", CertFile: "/cert", KeyFile: "/key", ServerName: "n", SkipHostname: true},
+	}}
 	d.SourceClusterID, d.TopicsInclude, d.GroupsExclude = "id", []string{"a.*"}, []string{"g"}
 	d.SupportUncleanLeaderElection, d.Throttle = true, 1<<40
 	return []Record{
 		LastMirrorEpoch{p, mirror.Position{LeaderEpoch: 4, Offset: 1 << 33}},
 		LastMirrorEpoch{p, mirror.NoPosition},
-		PartitionState{Partition: p, Topic: "orders", State: mirror.Failed, Previous: mirror.Mirroring, RetryAttempt: -1,
-			ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: 8, Rearmed: 9, Kind: mirror.Diverged},
+		PartitionState{
+			Partition: p, Topic: "orders", State: mirror.Failed, Previous: mirror.Mirroring, RetryAttempt: -1,
+			ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: 8, Rearmed: 9, Kind: mirror.Diverged,
+		},
 		PartitionState{Partition: p, Topic: "orders", State: mirror.Mirroring, Previous: mirror.NotRecorded, LeaderEpoch: -1},
-		Mirror{Definition: d, LearntClusterID: "l", TransactionsMode: mirror.Exact, FillersMode: mirror.Markers,
+		Mirror{
+			Definition: d, LearntClusterID: "l", TransactionsMode: mirror.Exact, FillersMode: mirror.Markers,
 			TransactionSlot: 2, Declared: true, PendingInclude: []string{"x.*"}, PendingExclude: []string{"y"},
-			Finding: Finding{mirror.SourceChanged, "other cluster"}, Version: 5},
-		Topic{Mirror: "east", Name: "orders", SourceID: testID, DestinationID: mirror.TopicID{9}, Partitions: 12,
+			Finding: Finding{mirror.SourceChanged, "other cluster"}, Version: 5,
+		},
+		Topic{
+			Mirror: "east", Name: "orders", SourceID: testID, DestinationID: mirror.TopicID{9}, Partitions: 12,
 			Wish: mirror.Paused, ByCommand: true, Promoted: true, Rearm: 3, Message: "m", Finding: Finding{mirror.SourceGone, "gone"},
-			Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID},
+			Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID,
+		},
 		ShardClaim{3, 4, "host-1", "mirrord-host-1", "127.0.0.1:9464", 5, true},
-		CommandOutcome{mirror.Outcome{ID: testID, Verb: mirror.VerbStop, Mirror: "east", AtMillis: 6, Message: "m", Refused: true,
-			Topics: []mirror.TopicOutcome{{Topic: "t", Refused: true, Message: "why"}}, Requester: "u"}},
+		CommandOutcome{mirror.Outcome{
+			ID: testID, Verb: mirror.VerbStop, Mirror: "east", AtMillis: 6, Message: "m", Refused: true,
+			Topics: []mirror.TopicOutcome{{Topic: "t", Refused: true, Message: "why"}}, Requester: "u",
+		}},
 		CommandCursor{3, 17},
-		ShardReport{3, "host-1", 8, []ReportedPosition{{p, 10, 9, 1500},
+		ShardReport{3, "host-1", 8, []ReportedPosition{
+			{p, 10, 9, 1500},
 			{mirror.Partition{Mirror: "east", TopicID: testID, Index: 4}, -1, -1, 0},
-			{mirror.Partition{Mirror: "west", TopicID: testID, Index: 0}, 1 << 40, 5, 7}}},
+			{mirror.Partition{Mirror: "west", TopicID: testID, Index: 0}, 1 << 40, 5, 7},
+		}},
 		OwnedACL{"east", "TOPIC;orders;READ;ALLOW;User:x;*"},
 		GroupStatus{"east", "g", "classic", []GroupRow{{"t", 1, 5, 4, "md", "clamped", "why", 77}}},
 		TopicSettings{"east", "orders", []string{"cleanup.policy"}, map[string]string{"a": "1", "b": ""}},
@@ -72,14 +86,20 @@ func TestStoredFormat(t *testing.T) {
 		record     Record
 		key, value string
 	}{
-		{LastMirrorEpoch{p, mirror.Position{LeaderEpoch: 4, Offset: 10}},
+		{
+			LastMirrorEpoch{p, mirror.Position{LeaderEpoch: 4, Offset: 10}},
 			"0001" + "0004" + "65617374" + "0102030405060708090a0b0c0d0e0f10" + "00000003",
-			"0000" + "00000004" + "01" + "00" + "08" + "000000000000000a"},
-		{PartitionState{Partition: p, Topic: "t", State: mirror.Failed, Previous: mirror.NotRecorded, RetryAttempt: 2,
-			ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: -1, Kind: mirror.Diverged},
+			"0000" + "00000004" + "01" + "00" + "08" + "000000000000000a",
+		},
+		{
+			PartitionState{
+				Partition: p, Topic: "t", State: mirror.Failed, Previous: mirror.NotRecorded, RetryAttempt: 2,
+				ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: -1, Kind: mirror.Diverged,
+			},
 			"0002" + "0004" + "65617374" + "0102030405060708090a0b0c0d0e0f10" + "00000003",
 			"0000" + "0274" + "00000003" + "07" + "10" + "0002" + "04" + "00" + "03" + "036e6f" + "01" + "04" + "00000007" +
-				"02" + "04" + "ffffffff" + "65" + "01" + "03"},
+				"02" + "04" + "ffffffff" + "65" + "01" + "03",
+		},
 	} {
 		if got := hex.EncodeToString(tt.record.key()); got != tt.key {
 			t.Errorf("%T: key %s, want %s", tt.record, got, tt.key)
@@ -125,9 +145,11 @@ func TestUnreadableRecords(t *testing.T) {
 func TestCommandsSurviveEncoding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String()
-		want := mirror.Command{ID: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), AtMillis: rapid.Int64().Draw(t, "at"),
+		want := mirror.Command{
+			ID: [16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id")), AtMillis: rapid.Int64().Draw(t, "at"),
 			Verb: mirror.Verb(text.Draw(t, "verb")), Mirror: text.Draw(t, "mirror"), Drain: rapid.Bool().Draw(t, "drain"),
-			Reseed: rapid.Bool().Draw(t, "reseed"), TimeoutMillis: rapid.Int64().Draw(t, "timeout")}
+			Reseed: rapid.Bool().Draw(t, "reseed"), TimeoutMillis: rapid.Int64().Draw(t, "timeout"),
+		}
 		if topics := rapid.SliceOf(text).Draw(t, "topics"); len(topics) > 0 {
 			want.Topics = topics
 		}

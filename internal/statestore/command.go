@@ -87,8 +87,10 @@ func SubmitCommand(ctx context.Context, cluster *kafka.Cluster, cmd mirror.Comma
 		return fmt.Errorf("submit command: %w", err)
 	}
 	defer client.Close()
-	record := &kgo.Record{Topic: CommandsTopic, Partition: mirror.ShardOfMirror(cmd.Mirror, int32(shards)),
-		Key: cmd.ID[:], Value: EncodeCommand(cmd)}
+	record := &kgo.Record{
+		Topic: CommandsTopic, Partition: mirror.ShardOfMirror(cmd.Mirror, int32(shards)),
+		Key: cmd.ID[:], Value: EncodeCommand(cmd),
+	}
 	if err := client.ProduceSync(ctx, record).FirstErr(); err != nil {
 		return fmt.Errorf("submit command: %w", classified(err))
 	}

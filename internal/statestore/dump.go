@@ -23,8 +23,10 @@ type DumpedRecord struct {
 func (v *View) Dump(shard int32) []DumpedRecord {
 	var rows []DumpedRecord
 	for _, r := range v.Records(shard) {
-		rows = append(rows, DumpedRecord{shard, int16(binary.BigEndian.Uint16(r.key())),
-			strings.TrimPrefix(fmt.Sprintf("%T", r), "statestore."), content(r)})
+		rows = append(rows, DumpedRecord{
+			shard, int16(binary.BigEndian.Uint16(r.key())),
+			strings.TrimPrefix(fmt.Sprintf("%T", r), "statestore."), content(r),
+		})
 	}
 	return rows
 }

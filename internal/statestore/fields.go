@@ -67,8 +67,10 @@ func (r *Mirror) keyFields(c *coder) { c.keyString(&r.Name) }
 func (r *Mirror) valueFields(c *coder) {
 	connectionFields(c, &r.Source)
 	c.string(&r.SourceClusterID)
-	for _, patterns := range []*[]string{&r.TopicsInclude, &r.TopicsExclude, &r.TopicPropertiesExclude, &r.GroupsInclude,
-		&r.GroupsExclude, &r.ACLsInclude} {
+	for _, patterns := range []*[]string{
+		&r.TopicsInclude, &r.TopicsExclude, &r.TopicPropertiesExclude, &r.GroupsInclude,
+		&r.GroupsExclude, &r.ACLsInclude,
+	} {
 		c.strings(patterns)
 	}
 	c.int16(&r.ReplicationFactor)
@@ -92,9 +94,11 @@ func (r *Mirror) valueFields(c *coder) {
 func connectionFields(c *coder, v *mirror.Connection) {
 	c.strings(&v.BootstrapServers)
 	s := &v.Security
-	for _, text := range []*string{&s.Protocol, &s.SASL.Mechanism, &s.SASL.Username, (*string)(&s.SASL.Password),
+	for _, text := range []*string{
+		&s.Protocol, &s.SASL.Mechanism, &s.SASL.Username, (*string)(&s.SASL.Password),
 		&s.SASL.TokenEndpoint, &s.SASL.ClientID, (*string)(&s.SASL.ClientSecret), &s.SASL.Scope,
-		&s.TLS.CAFile, &s.TLS.CertFile, &s.TLS.KeyFile, &s.TLS.ServerName} {
+		&s.TLS.CAFile, &s.TLS.CertFile, &s.TLS.KeyFile, &s.TLS.ServerName,
+	} {
 		c.string(text)
 	}
 	c.bool(&s.TLS.SkipHostname)

@@ -63,8 +63,10 @@ type member struct {
 
 // Open makes a Store without touching the network. Nothing is read or written before Run.
 func Open(cfg Config, deps Deps) *Store {
-	s := &Store{cfg: cfg, deps: deps, view: NewView(0), appends: make(chan *appending), ended: make(chan struct{}),
-		changed: make(chan struct{}), owned: map[int32]bool{}, patience: generationPatience}
+	s := &Store{
+		cfg: cfg, deps: deps, view: NewView(0), appends: make(chan *appending), ended: make(chan struct{}),
+		changed: make(chan struct{}), owned: map[int32]bool{}, patience: generationPatience,
+	}
 	s.metrics = newMetrics(deps.Registerer, s.view)
 	return s
 }

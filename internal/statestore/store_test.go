@@ -368,8 +368,10 @@ func TestDeletedStateTopicIsWrittenAgain(t *testing.T) {
 
 func TestEnsureTopicsCorrectsAndTells(t *testing.T) {
 	b := newBench(t)
-	_, err := b.cluster.CreateTopic(b.ctx, kafka.TopicSpec{Name: StateTopic, Partitions: 3, ReplicationFactor: 1,
-		Configs: map[string]string{"cleanup.policy": "delete"}})
+	_, err := b.cluster.CreateTopic(b.ctx, kafka.TopicSpec{
+		Name: StateTopic, Partitions: 3, ReplicationFactor: 1,
+		Configs: map[string]string{"cleanup.policy": "delete"},
+	})
 	b.must(err)
 	shards, err := EnsureTopics(b.ctx, b.cluster, config(5), b.logger())
 	b.must(err)

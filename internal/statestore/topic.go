@@ -56,14 +56,18 @@ func (c Config) Validate(key string) error {
 // stateSettings are what a state topic is created with; segments are small, since cleaning spares the newest one and
 // every start reads all that is left.
 func stateSettings(minISR string) map[string]string {
-	return map[string]string{"cleanup.policy": "compact", "compression.type": "producer", "retention.ms": "-1",
+	return map[string]string{
+		"cleanup.policy": "compact", "compression.type": "producer", "retention.ms": "-1",
 		"unclean.leader.election.enable": "false", "min.insync.replicas": minISR, "segment.bytes": "2097152",
-		"min.cleanable.dirty.ratio": "0.1"}
+		"min.cleanable.dirty.ratio": "0.1",
+	}
 }
 
 func commandsSettings(minISR string) map[string]string {
-	return map[string]string{"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(commandsRetention.Milliseconds(), 10),
-		"unclean.leader.election.enable": "false", "min.insync.replicas": minISR}
+	return map[string]string{
+		"cleanup.policy": "delete", "retention.ms": strconv.FormatInt(commandsRetention.Milliseconds(), 10),
+		"unclean.leader.election.enable": "false", "min.insync.replicas": minISR,
+	}
 }
 
 // required are the settings that are corrected where a topic has others.
@@ -136,8 +140,10 @@ func (e *ensurer) create(ctx context.Context, name string, partitions int32, set
 		return mirror.Errorf(mirror.Refused, "create topic %s: replication factor %d, but the destination has %d broker(s)",
 			name, rf, e.brokers).WithHint("set state_topic.replication_factor to at most the number of brokers")
 	}
-	_, err := e.cluster.CreateTopic(ctx, kafka.TopicSpec{Name: name, Partitions: partitions,
-		ReplicationFactor: e.cfg.ReplicationFactor, Configs: settings})
+	_, err := e.cluster.CreateTopic(ctx, kafka.TopicSpec{
+		Name: name, Partitions: partitions,
+		ReplicationFactor: e.cfg.ReplicationFactor, Configs: settings,
+	})
 	if err != nil && !kafka.TopicExists(err) { // another instance was faster
 		return err
 	}

@@ -64,8 +64,10 @@ type BadRecord struct {
 
 // NewView makes a view of a state topic with that many shards, none of them read yet.
 func NewView(shards int32) *View {
-	v := &View{changed: make(chan struct{}), mirrors: map[string]*mirrorView{}, outcomes: map[[16]byte]mirror.Outcome{},
-		commands: map[int32][]SubmittedCommand{}}
+	v := &View{
+		changed: make(chan struct{}), mirrors: map[string]*mirrorView{}, outcomes: map[[16]byte]mirror.Outcome{},
+		commands: map[int32][]SubmittedCommand{},
+	}
 	v.resize(shards)
 	return v
 }
