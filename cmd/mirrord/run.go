@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -71,7 +70,7 @@ func demoCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&o.HTTP, "http", "", "address of the console, which then stays up after the story")
-	cmd.Flags().DurationVar(&o.For, "for", 20*time.Second, "how long the producers write")
+	cmd.Flags().DurationVar(&o.For, "for", demo.DefaultFor, "how long the producers write")
 	return cmd
 }
 
