@@ -246,10 +246,15 @@ type Result struct {
 // Run runs a command against the destination.
 func (d *Daemon) Run(args ...string) Result {
 	d.t.Helper()
+	return d.run(append(args, "--bootstrap-server", d.cli)...)
+}
+
+func (d *Daemon) run(args ...string) Result {
+	d.t.Helper()
 	bin, err := built()
 	must(d.t, err)
 	var out, errOut bytes.Buffer
-	cmd := exec.Command(bin, append(args, "--bootstrap-server", d.cli)...)
+	cmd := exec.Command(bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, &out, &errOut
 	began := time.Now()
 	err = cmd.Run()
