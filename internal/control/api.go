@@ -115,11 +115,24 @@ type mirrorSummary struct {
 	LagSeconds float64 `json:"lagSeconds"`
 	Finding    string  `json:"finding,omitempty"`
 	Owner      string  `json:"owner"` // coordinator of the mirror's own work
+
+	Failures []failureRow `json:"failures"` // of the metadata refresh, by step
+}
+
+// failureRow is what the metadata refresh could not do when it last tried.
+type failureRow struct {
+	Step    string    `json:"step"`
+	Message string    `json:"message"`
+	Count   int32     `json:"count"`
+	Since   time.Time `json:"since"`
 }
 
 func summaryOf(v *statestore.View, m statestore.Mirror) mirrorSummary {
 	now := sampleOf(v, m.Name, time.Time{})
-	row := mirrorSummary{MirrorRow: MirrorRowOf(v, m), Lag: now.Lag, LagSeconds: now.LagSeconds, Finding: m.Finding.Message}
+	row := mirrorSummary{MirrorRow: MirrorRowOf(v, m), Lag: now.Lag, LagSeconds: now.LagSeconds, Finding: m.Finding.Message, Failures: []failureRow{}}
+	for _, f := range v.RefreshFailures(m.Name) {
+		row.Failures = append(row.Failures, failureRow{f.Step, f.Message, f.Count, time.UnixMilli(f.SinceMillis).UTC()})
+	}
 	if n := v.Shards(); n > 0 {
 		if claim, ok := v.Claim(mirror.ShardOfMirror(m.Name, n)); ok && !claim.Released {
 			row.Owner = claim.Owner

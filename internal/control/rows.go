@@ -70,9 +70,17 @@ func MirrorRowOf(v *statestore.View, m statestore.Mirror) MirrorRow {
 // PartitionRows are the partitions of a mirror, by topic and index.
 func PartitionRows(v *statestore.View, mirrorName string) []PartitionRow {
 	rows, seen := []PartitionRow{}, map[string]bool{}
+	topics := map[string]statestore.Topic{}
+	for _, t := range v.Topics(mirrorName) {
+		topics[t.Name] = t
+	}
 	for _, p := range v.Partitions(mirrorName) {
 		seen[p.Topic] = true
-		rows = append(rows, PartitionRowOf(v, p))
+		row := PartitionRowOf(v, p)
+		if row.ErrorMessage == "" && p.State != mirror.Stopped { // what is the matter with the topic as a whole
+			row.ErrorMessage = topics[p.Topic].Message
+		}
+		rows = append(rows, row)
 	}
 	for _, t := range v.Topics(mirrorName) {
 		if !seen[t.Name] && t.Message != "" {

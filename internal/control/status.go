@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -40,8 +41,18 @@ func (o *Operator) List(ctx context.Context) error {
 // tellFindings names what is wrong with mirrors as a whole.
 func (o *Operator) tellFindings(v *statestore.View, only string) {
 	for _, m := range v.Mirrors() {
-		if m.Finding.Message != "" && (only == "" || m.Name == only) {
+		if only != "" && m.Name != only {
+			continue
+		}
+		if m.Finding.Message != "" {
 			o.tell("mirror %s: %s", m.Name, m.Finding.Message)
+		}
+		for _, f := range v.RefreshFailures(m.Name) {
+			more := ""
+			if f.Count > 1 {
+				more = fmt.Sprintf(", and %d more", f.Count-1)
+			}
+			o.tell("mirror %s: %s not level since %s: %s%s", m.Name, f.Step, time.UnixMilli(f.SinceMillis).Format(time.DateTime), f.Message, more)
 		}
 	}
 }
@@ -87,11 +98,11 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 		rows = slices.DeleteFunc(rows, func(r PartitionRow) bool { return r.State != mirror.Failed.String() && r.Partition >= 0 })
 	}
 	o.measure(ctx, rows)
+	o.tellFindings(v, opts.Mirror)
 	if o.JSON {
 		return o.writeJSON(rows)
 	}
 	o.partitionTable(rows)
-	o.tellFindings(v, opts.Mirror)
 	return nil
 }
 

@@ -26,6 +26,7 @@ type View interface {
 	ACLs(mirrorName string) []statestore.OwnedACL
 	Groups(mirrorName string) []statestore.GroupStatus
 	Settings(mirrorName, topic string) (statestore.TopicSettings, bool)
+	RefreshFailures(mirrorName string) []statestore.RefreshFailure
 	Changed() <-chan struct{} // closed at the next change
 }
 

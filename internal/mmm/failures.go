@@ -50,18 +50,57 @@ func (l *loop) settle(ctx context.Context, s Step) {
 	if kafka.Classify(first) == mirror.Fenced {
 		return // another instance goes on
 	}
-	l.speaker.say(ctx, slog.LevelWarn, subject, "refresh step failed", unnumbered(first), "step", string(s), mirror.KeyCount, len(errs),
-		mirror.KeyErr, first)
+	if l.speaker.say(ctx, slog.LevelWarn, subject, "refresh step failed", unnumbered(first.Error()), "step", string(s), mirror.KeyCount, len(errs),
+		mirror.KeyErr, first) {
+		l.deps.event(l.name, "", "refresh step failed", fmt.Sprintf("%s: %v", s, first))
+	}
 }
 
-// unnumbered is an error's text without its digits: ports and counts that differ each time are no new message.
-func unnumbered(err error) string {
+// recordFailures keeps in the state topic what the passes could not do, so that everybody sees it. The record is written
+// when a step fails, fails for another reason, or succeeds again.
+func (l *loop) recordFailures(ctx context.Context) {
+	if l.deps.Lease() != nil {
+		return
+	}
+	before := map[string]statestore.RefreshFailure{}
+	for _, f := range l.deps.View.RefreshFailures(l.name) {
+		before[f.Step] = f
+	}
+	status, news := statestore.RefreshStatus{Mirror: l.name}, false
+	failed := l.board.read().Errors
+	for _, s := range Steps() {
+		e, ok := failed[s]
+		was, had := before[string(s)]
+		news = news || ok != had || unnumbered(e.Message) != unnumbered(was.Message)
+		switch {
+		case ok && had && unnumbered(e.Message) == unnumbered(was.Message):
+			status.Failures = append(status.Failures, was)
+		case ok:
+			status.Failures = append(status.Failures, statestore.RefreshFailure{
+				Step: string(s), Message: e.Message, Count: int32(e.Count), SinceMillis: e.At.UnixMilli(),
+			})
+		}
+	}
+	if !news {
+		return
+	}
+	var r statestore.Record = status
+	if len(status.Failures) == 0 {
+		r = statestore.Tombstone{Of: status}
+	}
+	if err := l.put(ctx, r); err != nil {
+		l.log.Debug("failures of the refresh not recorded", mirror.KeyErr, err) // the state topic's own failure is told elsewhere
+	}
+}
+
+// unnumbered is a text without its digits: ports and counts that differ each time are no new message.
+func unnumbered(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
 			return -1
 		}
 		return r
-	}, err.Error())
+	}, text)
 }
 
 // put appends records; what cannot be written is a failure of StepState and is tried again by the next cycle.

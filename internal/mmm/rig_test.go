@@ -37,6 +37,7 @@ type memory struct {
 	acls     map[string]statestore.OwnedACL
 	groups   map[string]statestore.GroupStatus
 	settings map[string]statestore.TopicSettings
+	refresh  []statestore.RefreshFailure
 	puts     int
 }
 
@@ -65,12 +66,16 @@ func (m *memory) put(_ context.Context, _ string, recs ...statestore.Record) err
 			m.groups[r.Group] = r
 		case statestore.TopicSettings:
 			m.settings[r.Topic] = r
+		case statestore.RefreshStatus:
+			m.refresh = r.Failures
 		case statestore.Tombstone:
 			switch of := r.Of.(type) {
 			case statestore.OwnedACL:
 				delete(m.acls, of.Binding)
 			case statestore.GroupStatus:
 				delete(m.groups, of.Group)
+			case statestore.RefreshStatus:
+				m.refresh = nil
 			}
 		}
 	}
@@ -168,6 +173,12 @@ func (m *memory) Settings(_, topic string) (statestore.TopicSettings, bool) {
 	defer m.mu.Unlock()
 	s, ok := m.settings[topic]
 	return s, ok
+}
+
+func (m *memory) RefreshFailures(string) []statestore.RefreshFailure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.refresh
 }
 
 func (m *memory) Changed() <-chan struct{} {

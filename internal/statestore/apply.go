@@ -68,7 +68,7 @@ func (v *View) put(shard int32, key string, r Record) {
 		entries[key] = r
 	}
 	switch of.(type) {
-	case ShardReport, SourceEpochs, GroupStatus, OwnedACL, TopicSettings:
+	case ShardReport, SourceEpochs, GroupStatus, OwnedACL, TopicSettings, RefreshStatus:
 	default:
 		v.version++
 	}
@@ -113,6 +113,8 @@ func (v *View) index(r Record) {
 		v.of(r.Mirror).groups[r.Group] = r
 	case TopicSettings:
 		v.of(r.Mirror).settings[r.Topic] = r
+	case RefreshStatus:
+		v.of(r.Mirror).refresh = r.Failures
 	case SourceEpochs:
 		v.of(r.Mirror).epochs[r.Partition] = r.Epochs
 	case CommandOutcome:
@@ -157,6 +159,8 @@ func (v *View) unindex(r Record) {
 		delete(v.of(r.Mirror).groups, r.Group)
 	case TopicSettings:
 		delete(v.of(r.Mirror).settings, r.Topic)
+	case RefreshStatus:
+		v.of(r.Mirror).refresh = nil
 	case SourceEpochs:
 		delete(v.of(r.Mirror).epochs, r.Partition)
 	case CommandOutcome:

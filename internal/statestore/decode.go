@@ -34,6 +34,7 @@ var decoders = map[int16]func(key *coder, value []byte) (Record, error){
 	typeTopicSettings:   decode[TopicSettings],
 	typeClusterIdentity: decode[ClusterIdentity],
 	typeSourceEpochs:    decode[SourceEpochs],
+	typeRefreshStatus:   decode[RefreshStatus],
 }
 
 // DecodeRecord reads one record of __mirror_state. A null value gives a Tombstone. An UnknownTypeError may be skipped,

@@ -69,6 +69,11 @@ func (r SourceEpochs) Shard(n int32) int32 { return mirror.ShardOf(r.Partition, 
 func (r SourceEpochs) key() []byte         { return encodeKey(typeSourceEpochs, r.keyFields) }
 func (r SourceEpochs) value() []byte       { return encodeValue(r.valueFields) }
 
+// Shard is the mirror's shard.
+func (r RefreshStatus) Shard(n int32) int32 { return mirror.ShardOfMirror(r.Mirror, n) }
+func (r RefreshStatus) key() []byte         { return encodeKey(typeRefreshStatus, r.keyFields) }
+func (r RefreshStatus) value() []byte       { return encodeValue(r.valueFields) }
+
 // Shard is the shard of the record that is deleted.
 func (t Tombstone) Shard(n int32) int32 { return t.Of.Shard(n) }
 func (t Tombstone) key() []byte         { return t.Of.key() }

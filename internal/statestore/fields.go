@@ -21,6 +21,7 @@ const (
 	typeTopicSettings   int16 = 108
 	typeClusterIdentity int16 = 109
 	typeSourceEpochs    int16 = 110
+	typeRefreshStatus   int16 = 111
 )
 
 func partitionKey(c *coder, p *mirror.Partition) {
@@ -268,6 +269,19 @@ func (r *ClusterIdentity) keyFields(*coder) {}
 func (r *ClusterIdentity) valueFields(c *coder) {
 	c.string(&r.ClusterID)
 	c.string(&r.GroupID)
+	c.tags()
+}
+
+func (r *RefreshStatus) keyFields(c *coder) { c.keyString(&r.Mirror) }
+
+func (r *RefreshStatus) valueFields(c *coder) {
+	list(c, &r.Failures, func(f *RefreshFailure) {
+		c.string(&f.Step)
+		c.string(&f.Message)
+		c.int32(&f.Count)
+		c.int64(&f.SinceMillis)
+		c.tags()
+	})
 	c.tags()
 }
 

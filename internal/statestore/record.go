@@ -154,5 +154,19 @@ type SourceEpochs struct {
 	Epochs []mirror.Position // rising; Offset is the first offset of the epoch
 }
 
+// RefreshStatus is record type 111: what the metadata refresh of a mirror could not do when it last tried, by step.
+// Deleted once all is well. Shard: the mirror's.
+type RefreshStatus struct {
+	Mirror   string
+	Failures []RefreshFailure
+}
+
+// RefreshFailure is the last failure of one step.
+type RefreshFailure struct {
+	Step, Message string
+	Count         int32 // topics, groups or ACLs that failed, at the pass that wrote the record
+	SinceMillis   int64
+}
+
 // Tombstone deletes Of, of which only the key fields matter.
 type Tombstone struct{ Of Record }

@@ -54,6 +54,7 @@ type mirrorView struct {
 	acls       map[string]OwnedACL
 	groups     map[string]GroupStatus
 	settings   map[string]TopicSettings
+	refresh    []RefreshFailure
 }
 
 // BadRecord is a record that cannot be read. Its shard is not read any further.
@@ -302,6 +303,16 @@ func (v *View) Settings(mirrorName, topic string) (TopicSettings, bool) {
 		return s, ok
 	}
 	return TopicSettings{}, false
+}
+
+// RefreshFailures is what the metadata refresh of a mirror could not do when it last tried, by step.
+func (v *View) RefreshFailures(mirrorName string) []RefreshFailure {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if m := v.mirrors[mirrorName]; m != nil {
+		return m.refresh
+	}
+	return nil
 }
 
 // Claim is the last claim of a shard.
