@@ -65,10 +65,20 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 		fail(err)
 		return
 	}
+	var candidates []mirror.Target
+	for _, i := range of {
+		if errs[i] = opposite.loop(targets[i].Topic); errs[i] == nil {
+			candidates = append(candidates, targets[i])
+		}
+	}
+	unfit := e.settled(ctx, candidates)
 	var open []mirror.Target
 	var places []int
 	for _, i := range of {
-		if errs[i] = opposite.loop(targets[i].Topic); errs[i] == nil {
+		if errs[i] == nil {
+			errs[i] = unfit[targets[i].Topic]
+		}
+		if errs[i] == nil {
 			open, places = append(open, targets[i]), append(places, i)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 )
 
@@ -14,6 +15,7 @@ import (
 const (
 	keyMaxMessageBytes     = "max.message.bytes"
 	keyCleanupPolicy       = "cleanup.policy"
+	keyTimestampType       = "message.timestamp.type"
 	keyTimestampBefore     = "message.timestamp.before.max.ms"
 	keyTimestampAfter      = "message.timestamp.after.max.ms"
 	keyTimestampDifference = "message.timestamp.difference.max.ms"
@@ -24,18 +26,35 @@ var maxInt64 = strconv.FormatInt(math.MaxInt64, 10)
 // forced are the settings that a mirror topic has whatever the source or the excludes say: the log is to be stored as it
 // comes, and the source decides when records go (SPEC §8.8). They end at STOPPED.
 var forced = map[string]string{
-	"compression.type":       "producer",
-	"message.timestamp.type": "CreateTime",
-	"retention.ms":           "-1",
-	"retention.bytes":        "-1",
-	keyTimestampBefore:       maxInt64,
-	keyTimestampAfter:        maxInt64,
+	"compression.type": "producer",
+	keyTimestampType:   "CreateTime",
+	"retention.ms":     "-1",
+	"retention.bytes":  "-1",
+	keyTimestampBefore: maxInt64,
+	keyTimestampAfter:  maxInt64,
 }
 
 // neverCopied are settings about where a cluster keeps a log, not about the log.
 var neverCopied = []string{
 	"remote.storage.enable", "local.retention.ms", "local.retention.bytes", "remote.copy.disable",
 	"remote.log.copy.disable", "remote.log.delete.on.disable", "message.format.version", "message.downconversion.enable",
+}
+
+// Missing names a setting that a mirror topic must have and this one does not; empty: it has them all. Harmful: records
+// would be stored with another time than they come with. Without the others a topic can be mirrored, if its cluster does
+// not admit them: what that costs is told when it happens.
+func Missing(cs kafka.Configs) (setting string, harmful bool) {
+	for _, key := range slices.Sorted(maps.Keys(forced)) {
+		e, known := cs.Entries[key]
+		if !known || e.Value == forced[key] {
+			continue
+		}
+		setting = key + "=" + e.Value
+		if key == keyTimestampType {
+			return setting, true
+		}
+	}
+	return setting, false
 }
 
 // topicSettings are the settings of one topic as a cluster described them.

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"testing"
+
+	"mirrord/internal/kafka"
 )
 
 func allKnown(more ...string) map[string]bool {
@@ -129,5 +131,35 @@ func TestPlanReturn(t *testing.T) {
 	}
 	if !slices.Equal(remove, []string{"compression.type"}) { // and the rest was not ours
 		t.Errorf("remove %v", remove)
+	}
+}
+
+func TestMissing(t *testing.T) {
+	entries := func(changed ...string) kafka.Configs {
+		cs := kafka.Configs{Entries: map[string]kafka.ConfigEntry{}}
+		for key, value := range forced {
+			cs.Entries[key] = kafka.ConfigEntry{Value: value}
+		}
+		for i := 0; i+1 < len(changed); i += 2 {
+			cs.Entries[changed[i]] = kafka.ConfigEntry{Value: changed[i+1]}
+		}
+		return cs
+	}
+	old := entries()
+	delete(old.Entries, keyTimestampAfter) // unknown before Kafka 3.6
+	for _, c := range []struct {
+		name    string
+		cs      kafka.Configs
+		setting string
+		harmful bool
+	}{
+		{"complete", entries("cleanup.policy", "compact"), "", false},
+		{"old cluster", old, "", false},
+		{"deletes", entries("retention.ms", "1000"), "retention.ms=1000", false},
+		{"stamps", entries("retention.ms", "1000", keyTimestampType, "LogAppendTime"), "message.timestamp.type=LogAppendTime", true},
+	} {
+		if setting, harmful := Missing(c.cs); setting != c.setting || harmful != c.harmful {
+			t.Errorf("%s: %q, %v", c.name, setting, harmful)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -222,5 +223,39 @@ func TestVerifyFindsTheSeamByItself(t *testing.T) {
 			continue
 		}
 		seam(t, m, topic, int64(at))
+	}
+}
+
+// A topic that stamps or deletes records by its own rules must have the mirror's rules before the first record of a new
+// start arrives, there as on the way back: what its broker stamps or deletes cannot be undone.
+func TestR8_SettingsComeBeforeRecordsAtEachStart(t *testing.T) {
+	p := SharedPair(t)
+	long := fmt.Sprint(int64(365 * 24 * time.Hour / time.Millisecond))
+	p.S.Topic(t, "stamps", 1, "message.timestamp.type", "LogAppendTime")
+	p.S.Topic(t, "deletes", 1, "retention.ms", long)
+	there, back := NewDaemon(t, p.Mirror("stamps", "deletes")), NewDaemon(t, p.Back("stamps", "deletes"))
+	there.Start()
+	back.Start()
+	old := time.Now().Add(-364 * 24 * time.Hour)
+	write := func(c *Cluster, n int) {
+		records := append(Numbered("stamps", 0, n, 3), Numbered("deletes", 0, n, 3)...)
+		for _, r := range records {
+			r.Timestamp = old
+		}
+		c.Send(t, nil, records...)
+	}
+	for round := range 2 {
+		for _, way := range []struct {
+			m        *Daemon
+			mirror   string
+			from, to *Cluster
+		}{{there, "east", p.S, p.D}, {back, "west", p.D, p.S}} {
+			write(way.from, round)
+			way.m.Do("start", "--mirror", way.mirror, "--topics", "stamps,deletes")
+			write(way.from, round)
+			AwaitLevel(t, way.from, way.to, 40*time.Second, "stamps", "deletes")
+			Identical(t, way.from, way.to, "stamps", "deletes")
+			way.m.Do("stop", "--mirror", way.mirror, "--topics", "stamps,deletes")
+		}
 	}
 }
