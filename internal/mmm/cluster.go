@@ -64,8 +64,9 @@ const keyVerification = "transaction.partition.verification.enable"
 
 // capabilities is what the destination admits, as far as modes depend on it.
 type capabilities struct {
-	markers bool // WriteTxnMarkers is allowed
-	foreign bool // transactional batches of producers that the cluster did not register are taken
+	markers bool  // WriteTxnMarkers is allowed
+	foreign bool  // transactional batches of producers that the cluster did not register are taken
+	untold  error // why that is not known of a broker; it may refuse them, then
 }
 
 // decideModes makes the choices that a definition leaves open. What was decided once stays, as long as the definition
@@ -114,8 +115,8 @@ func askCapabilities(ctx context.Context, dst *kafka.Cluster) (can capabilities,
 		switch {
 		case cs.Err != nil && mirror.KindOf(cs.Err) != mirror.Refused:
 			return can, cs.Err // the choice is made once: not on a passing failure
-		case cs.Err != nil: // a broker that does not tell may refuse
-			can.foreign = false
+		case cs.Err != nil:
+			can.foreign, can.untold = false, cs.Err
 		}
 		if e, ok := cs.Entries[keyVerification]; ok && e.Value != "false" {
 			can.foreign = false

@@ -50,10 +50,10 @@ func TestDecideModes(t *testing.T) {
 		can                   capabilities
 		want                  [2]string
 	}{
-		{"all allowed", "auto", "auto", [2]string{}, capabilities{true, true}, [2]string{"exact", "markers"}},
-		{"no markers", "auto", "auto", [2]string{}, capabilities{false, true}, [2]string{"committed", "transactions"}},
-		{"verification is on", "auto", "auto", [2]string{}, capabilities{true, false}, [2]string{"committed", "markers"}},
-		{"what is decided stays", "auto", "auto", [2]string{"committed", "markers"}, capabilities{true, true}, [2]string{"committed", "markers"}},
+		{"all allowed", "auto", "auto", [2]string{}, capabilities{markers: true, foreign: true}, [2]string{"exact", "markers"}},
+		{"no markers", "auto", "auto", [2]string{}, capabilities{markers: false, foreign: true}, [2]string{"committed", "transactions"}},
+		{"verification is on", "auto", "auto", [2]string{}, capabilities{markers: true, foreign: false}, [2]string{"committed", "markers"}},
+		{"what is decided stays", "auto", "auto", [2]string{"committed", "markers"}, capabilities{markers: true, foreign: true}, [2]string{"committed", "markers"}},
 		{"an edit wins", "exact", "markers", [2]string{"committed", "transactions"}, capabilities{}, [2]string{"exact", "markers"}},
 		{"an edit takes away what exact needs", "auto", "transactions", [2]string{"exact", "markers"}, capabilities{}, [2]string{"committed", "transactions"}},
 	} {

@@ -56,6 +56,10 @@ func (l *loop) modes(ctx context.Context, m *statestore.Mirror) {
 		}
 	}
 	m.TransactionsMode, m.FillersMode = decideModes(*m, can)
+	if can.untold != nil && m.Transactions == mirror.Auto {
+		l.speaker.say(ctx, slog.LevelWarn, "modes", "transactions are not copied as they are", can.untold.Error(), mirror.KeyCause,
+			"settings of the destination's brokers are not told", mirror.KeyErr, fmt.Errorf("destination: %w", can.untold))
+	}
 }
 
 func sameLearning(a, b statestore.Mirror) bool {

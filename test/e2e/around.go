@@ -439,3 +439,21 @@ func (d *Daemon) check() Result {
 	}
 	return Result{Out: out.String(), Err: errOut.String(), Code: cmd.ProcessState.ExitCode()}
 }
+
+// wantPartitions demands how many partitions a topic has.
+func (c *Cluster) wantPartitions(topic string, n int) error {
+	got, err := c.Partitions(context.Background(), topic)
+	if err == nil && got != n {
+		err = fmt.Errorf("%s has %d partitions, want %d", topic, got, n)
+	}
+	return err
+}
+
+// wantStart demands the log start of a partition.
+func (c *Cluster) wantStart(topic string, partition int32, start int64) error {
+	logs, err := c.Logs(context.Background(), topic)
+	if err == nil && logs[partition].Start != start {
+		err = fmt.Errorf("%s-%d begins at %d, want %d", topic, partition, logs[partition].Start, start)
+	}
+	return err
+}
