@@ -32,6 +32,7 @@ type Reader struct {
 	log      *slog.Logger
 	commands bool                                          // __mirror_commands too
 	gone     func(ctx context.Context, topic string) error // what to do when an internal topic is missing; nil: wait for it
+	here     func()                                        // called while none is missing; may be nil
 	next     map[int32]int64                               // by partition of __mirror_commands, kept from one assignment to the next
 	topicID  mirror.TopicID                                // of __mirror_commands, as read last
 }
@@ -110,6 +111,8 @@ func (r *Reader) Run(ctx context.Context) error {
 			err = r.gone(ctx, StateTopic)
 		case err == nil && r.commands && !slices.ContainsFunc(cursors, ofCommands):
 			err = r.gone(ctx, CommandsTopic)
+		case err == nil && r.here != nil:
+			r.here()
 		}
 		if err == nil {
 			err = r.follow(ctx, cursors)

@@ -134,7 +134,7 @@ func (s *Store) Run(ctx context.Context) error {
 	if !s.ensure(ctx) {
 		return context.Cause(ctx)
 	}
-	r := &Reader{client: client, view: s.view, log: s.deps.Log, commands: true, gone: s.recreate, next: map[int32]int64{}}
+	r := &Reader{client: client, view: s.view, log: s.deps.Log, commands: true, gone: s.recreate, here: func() { s.setProblem(nil) }, next: map[int32]int64{}}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.Run(ctx) })
 	g.Go(func() error { return newWriter(s).run(ctx) })
