@@ -26,6 +26,7 @@ type effects struct {
 	positions   func() []mirror.PositionReport
 	event       func(mirror.Event)
 	opposites   opposites
+	risen       sync.Map // mirror.Partition → int32: leader epoch of the source for which the data path asked to fence
 }
 
 // align is the effect of LOG_TRUNCATION. Targets may be of several mirrors.
@@ -103,16 +104,22 @@ func (e *effects) lastMirrored(opposite opposite, t mirror.Target) mirror.Positi
 	return opposite.lastMirrored(t.Topic, t.Index)
 }
 
-// fence is the effect of EPOCH_FENCING.
+// fence is the effect of EPOCH_FENCING. The source's leader epoch is the newest that anybody has seen: records may not have
+// come under it yet.
 func (e *effects) fence(ctx context.Context, targets []mirror.Target) []error {
-	epochs := make(map[mirror.Partition]int32, len(targets))
-	for _, p := range e.positions() {
-		epochs[p.Partition] = p.SourceEpoch.LeaderEpoch
-	}
 	above := make(map[mirror.Partition]int32, len(targets))
+	note := func(p mirror.Partition, epoch int32) {
+		if known, ok := above[p]; epoch >= 0 && (!ok || epoch > known) {
+			above[p] = epoch
+		}
+	}
+	for _, p := range e.positions() {
+		note(p.Partition, p.SourceEpoch.LeaderEpoch)
+	}
 	for _, t := range targets {
-		if epoch := max(t.Source.LeaderEpoch, epochs[t.Partition]); epoch >= 0 {
-			above[t.Partition] = epoch
+		note(t.Partition, t.Source.LeaderEpoch)
+		if epoch, ok := e.risen.Load(t.Partition); ok {
+			note(t.Partition, epoch.(int32))
 		}
 	}
 	return promote.Errors(e.promoter.Fence(ctx, targets, above))

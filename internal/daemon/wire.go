@@ -44,26 +44,27 @@ func (d *Daemon) wire() parts {
 
 	var c *coordinator.Coordinator
 	lease := func() error { return c.Lease() }
-	pool := fetcher.NewPool(fetcherConfig(cfg), fetcher.Deps{
+	var pool *fetcher.Pool
+	e := &effects{
+		destination: d.destination,
+		source:      d.sources.get,
+		view:        view,
+		promoter:    promote.New(promote.Deps{Destination: d.destination, Lease: lease, Log: d.component("promote")}),
+		positions:   func() []mirror.PositionReport { return pool.Positions() },
+		event:       d.events.Add,
+	}
+	pool = fetcher.NewPool(fetcherConfig(cfg), fetcher.Deps{
 		Destination: d.destination,
 		Source:      func(m *mirror.Resolved) (*kafka.Cluster, error) { return d.sources.get(m.Definition) },
 		Lease:       lease,
 		Failed:      func(t mirror.Target, err error) { c.Failed(t, err) },
-		Fencing:     func(t mirror.Target, _ int32) { c.Fencing(t) },
+		Fencing:     func(t mirror.Target, epoch int32) { e.risen.Store(t.Partition, epoch); c.Fencing(t) },
 		Tail:        compare.Tail,
 		TooLarge:    messageLimit{d.destination, lease}.raise,
 		Event:       d.events.Add,
 		Log:         d.component("fetcher"),
 		Registerer:  registerer,
 	})
-	e := &effects{
-		destination: d.destination,
-		source:      d.sources.get,
-		view:        view,
-		promoter:    promote.New(promote.Deps{Destination: d.destination, Lease: lease, Log: d.component("promote")}),
-		positions:   pool.Positions,
-		event:       d.events.Add,
-	}
 	manager := mmm.NewManager(mmmConfig(cfg), mmm.Deps{
 		Destination: d.destination,
 		Source:      d.sources.get,
