@@ -66,6 +66,7 @@ func (p *part) note(w *write, a answer) {
 	}
 	if !p.ownKnown && (a.verdict == stored || kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
 		p.blind = min(p.blind+1, lastEpoch)
+		p.look.tries = 0 // one step nearer to an epoch that the broker takes: nothing to back off from
 	}
 	p.look.cause.add(c)
 }

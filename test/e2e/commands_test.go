@@ -223,8 +223,10 @@ func TestLiteralSecretsRefused(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s%s", name, r.Code, r.Out, r.Err)
 		}
 	}
-	cmd := mirror.Command{ID: [16]byte{1}, AtMillis: time.Now().UnixMilli(), Verb: mirror.VerbCreate, Mirror: "east",
-		Settings: map[string]string{"bootstrap.servers": p.S.Bootstrap(), "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}}
+	cmd := mirror.Command{
+		ID: [16]byte{1}, AtMillis: time.Now().UnixMilli(), Verb: mirror.VerbCreate, Mirror: "east",
+		Settings: map[string]string{"bootstrap.servers": p.S.Bootstrap(), "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas},
+	}
 	if code := m.Post("/api/v1/commands", map[string]any{"verb": "create", "mirror": "east", "settings": cmd.Settings}, nil); code == 200 {
 		t.Error("the HTTP API took a secret in clear")
 	}

@@ -68,6 +68,15 @@ func (s Story) play(t *testing.T, p Pair) {
 		if t.Failed() {
 			t.Log(s)
 			t.Log(p.S.b.logTail(0))
+			for _, topic := range append([]string{"__mirror_state"}, d.topics...) {
+				logs, err := p.D.Logs(context.Background(), topic)
+				t.Log("destination", topic, logs, err)
+			}
+			set, _ := p.D.adm.ListTopicsWithInternal(context.Background(), "__mirror_state")
+			pr, err := p.D.adm.DescribeProducers(context.Background(), set.TopicsSet())
+			t.Log("producers", pr, err)
+			txns, err := p.D.adm.ListTransactions(context.Background(), nil, nil)
+			t.Log("txns", txns, err)
 		}
 		for _, c := range []*Cluster{p.S, p.D} {
 			for _, n := range c.Nodes {

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,9 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"crypto/rand"
-	"encoding/base64"
 )
 
 // jvm runs each node as a KRaft broker and controller in a process of its own.

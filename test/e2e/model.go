@@ -45,8 +45,10 @@ func (c *Cluster) Send(t testing.TB, opts []kgo.Opt, records ...*kgo.Record) {
 // Producer is a client that writes to the partitions its records name.
 func (c *Cluster) Producer(t testing.TB, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	opts = append([]kgo.Opt{kgo.SeedBrokers(c.addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics(),
-		kgo.MetadataMinAge(100 * time.Millisecond)}, opts...)
+	opts = append([]kgo.Opt{
+		kgo.SeedBrokers(c.addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics(),
+		kgo.MetadataMinAge(100 * time.Millisecond),
+	}, opts...)
 	cl, err := kgo.NewClient(opts...)
 	must(t, err)
 	return cl

@@ -175,8 +175,10 @@ func distinct(of map[int32]string) map[string]bool {
 func notCoordinator(t *testing.T, asked, other *Daemon) {
 	t.Helper()
 	for i := range int32(12) {
-		req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{Name: "t",
-			Partitions: []mirror.WritePartition{{PartitionIndex: i, LastMirrorEpoch: -1, State: mirror.Mirroring}}}}}
+		req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{
+			Name:       "t",
+			Partitions: []mirror.WritePartition{{PartitionIndex: i, LastMirrorEpoch: -1, State: mirror.Mirroring}},
+		}}}
 		var resp mirror.WriteMirrorStatesResponse
 		want(t, "code of HTTP", asked.Post("/api/v1/WriteMirrorStates", req, &resp), 200)
 		if got := resp.Topics[0].Partitions[0]; got.ErrorCode == mirror.CodeNotCoordinator {

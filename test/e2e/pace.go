@@ -38,8 +38,10 @@ type Pace struct {
 
 // WatchPace begins to watch.
 func WatchPace(t testing.TB, c *Cluster, topic string, partitions int32) *Pace {
-	p := &Pace{c: c, topic: topic, partitions: partitions, stop: make(chan struct{}), done: make(chan struct{}),
-		ends: map[int32]int64{}, moved: map[int32]time.Time{}, longest: map[int32]time.Duration{}}
+	p := &Pace{
+		c: c, topic: topic, partitions: partitions, stop: make(chan struct{}), done: make(chan struct{}),
+		ends: map[int32]int64{}, moved: map[int32]time.Time{}, longest: map[int32]time.Duration{},
+	}
 	go p.run()
 	t.Cleanup(p.end)
 	return p

@@ -63,8 +63,10 @@ func newProxy(listen, target string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{listener: l, target: target, swallow: map[int16]int{}, counts: map[int16]int{}, pairs: map[*pair]struct{}{},
-		gates: map[int16]gate{}}
+	p := &Proxy{
+		listener: l, target: target, swallow: map[int16]int{}, counts: map[int16]int{}, pairs: map[*pair]struct{}{},
+		gates: map[int16]gate{},
+	}
 	go p.accept()
 	return p, nil
 }

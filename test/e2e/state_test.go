@@ -49,8 +49,10 @@ func TestStateRecords(t *testing.T) {
 	m.Await("MIRRORING", 20*time.Second, "t")
 	AwaitLevel(t, p.S, p.D, 20*time.Second, "t")
 	m.Do("stop", "--mirror", "east", "--topics", "t")
-	for key, value := range map[string]string{"cleanup.policy": "compact", "compression.type": "producer", "retention.ms": "-1",
-		"unclean.leader.election.enable": "false"} {
+	for key, value := range map[string]string{
+		"cleanup.policy": "compact", "compression.type": "producer", "retention.ms": "-1",
+		"unclean.leader.election.enable": "false",
+	} {
 		want(t, key, p.D.Setting(t, statestore.StateTopic, key), value)
 	}
 	source, err := p.S.Admin().ListTopics(context.Background(), "t")

@@ -33,8 +33,10 @@ func (s stage) do(verb string, topics ...string) {
 // set proposes a state through the door; the answer is the error code and its message.
 func (s stage) set(state mirror.State, topic string) (int16, string) {
 	s.t.Helper()
-	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{Name: topic,
-		Partitions: []mirror.WritePartition{{LastMirrorEpoch: -1, State: state}}}}}
+	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{
+		Name:       topic,
+		Partitions: []mirror.WritePartition{{LastMirrorEpoch: -1, State: state}},
+	}}}
 	var resp mirror.WriteMirrorStatesResponse
 	want(s.t, "code of HTTP", s.m.Post("/api/v1/WriteMirrorStates", req, &resp), 200)
 	return resp.Topics[0].Partitions[0].ErrorCode, resp.Topics[0].Partitions[0].ErrorMessage
@@ -205,8 +207,10 @@ func (s stage) refusals() {
 		s.at(from, topic)
 	}
 	old := int32(0)
-	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{Name: "raised",
-		Partitions: []mirror.WritePartition{{State: mirror.Mirroring, StateEpoch: &old}, {PartitionIndex: 7}}}}}
+	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{
+		Name:       "raised",
+		Partitions: []mirror.WritePartition{{State: mirror.Mirroring, StateEpoch: &old}, {PartitionIndex: 7}},
+	}}}
 	var resp mirror.WriteMirrorStatesResponse
 	want(s.t, "code of HTTP", s.m.Post("/api/v1/WriteMirrorStates", req, &resp), 200)
 	want(s.t, "old state epoch", resp.Topics[0].Partitions[0].ErrorCode, mirror.CodeFencedStateEpoch)
