@@ -48,7 +48,7 @@ func GuardedPair(t *testing.T) Pair {
 		var err error
 		guarded.dir, err = os.MkdirTemp("", "mirrord-e2e-")
 		must(t, err)
-		guarded.pair = &Pair{newGuarded(t, guarded.dir+"/s"), newGuarded(t, guarded.dir+"/d")}
+		guarded.pair = &Pair{newGuarded(t, guarded.dir+"/s", ""), newGuarded(t, guarded.dir+"/d", "")}
 	}
 	t.Cleanup(func() {
 		for _, c := range []*Cluster{guarded.pair.S, guarded.pair.D} {
@@ -60,9 +60,19 @@ func GuardedPair(t *testing.T) Pair {
 	return *guarded.pair
 }
 
-func newGuarded(t *testing.T, dir string) *Cluster {
+// StartGuarded starts a cluster with an authorizer that ends with the test.
+func StartGuarded(t *testing.T, heap string) *Cluster {
 	t.Helper()
-	c, err := NewCluster(dir, Guarded())
+	c := newGuarded(t, t.TempDir(), heap)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func newGuarded(t *testing.T, dir, heap string) *Cluster {
+	t.Helper()
+	o := Guarded()
+	o.Heap = heap
+	c, err := NewCluster(dir, o)
 	must(t, err)
 	var users []kadm.UpsertSCRAM
 	for _, name := range []string{SuperUser, Limited, App, OtherApp} {
