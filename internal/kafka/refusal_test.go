@@ -61,7 +61,7 @@ func TestRefusal(t *testing.T) {
 		!Authorization(err) {
 		t.Error(err)
 	}
-	if err := ForWantOf("READ on group g", kerr.NotCoordinator); err != kerr.NotCoordinator {
+	if err := ForWantOf("READ on group g", kerr.NotCoordinator); err.Error() != kerr.NotCoordinator.Error() {
 		t.Error(err)
 	}
 }
