@@ -179,6 +179,7 @@ func settingsOf(cs kafka.Configs) topicSettings {
 type destinationSeen struct {
 	clusterID   string
 	topics      catalog
+	asked       map[string]bool // what topics says something of
 	settings    map[string]topicSettings
 	settingsErr map[string]error
 	known       map[string]bool // keys of topic settings; empty: not told
@@ -206,7 +207,10 @@ func (o observer) destination(ctx context.Context, dst *kafka.Cluster, seen obse
 	if err != nil {
 		return d, fmt.Errorf("look at the destination: %w", err)
 	}
-	d.clusterID, d.topics = meta.ClusterID, catalogOf(meta)
+	d.clusterID, d.topics, d.asked = meta.ClusterID, catalogOf(meta), map[string]bool{}
+	for _, topic := range ask {
+		d.asked[topic] = true
+	}
 	d.topics, err = o.confirm(ctx, dst, d.topics, func(t statestore.Topic) mirror.TopicID { return t.DestinationID })
 	if err != nil {
 		return d, err

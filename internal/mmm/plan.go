@@ -112,7 +112,7 @@ func (v preview) problem(err error) {
 }
 
 func (v preview) topics() {
-	plans, notes := planTopics(v.loop.topicsInput(v.mirror, v.seen.topics, v.destination.topics))
+	plans, notes := planTopics(v.loop.topicsInput(v.mirror, v.seen.topics, v.destination))
 	for _, p := range plans {
 		t := p.after
 		switch {

@@ -22,7 +22,7 @@ func (l *loop) topics(ctx context.Context, seen observation, d destinationSeen) 
 	if !ok {
 		return
 	}
-	plans, notes := planTopics(l.topicsInput(m, seen.topics, d.topics))
+	plans, notes := planTopics(l.topicsInput(m, seen.topics, d))
 	l.tellNotes(ctx, selectionOf(m).unmatched(seen.topics), notes)
 	plans = l.create(ctx, m, plans, seen, d)
 	l.grow(ctx, plans)
@@ -33,14 +33,14 @@ func (l *loop) topics(ctx context.Context, seen observation, d destinationSeen) 
 	l.record(ctx, plans)
 }
 
-func (l *loop) topicsInput(m statestore.Mirror, source, destination catalog) topicsInput {
+func (l *loop) topicsInput(m statestore.Mirror, source catalog, d destinationSeen) topicsInput {
 	states := map[string][]statestore.PartitionState{}
 	for _, p := range l.deps.View.Partitions(l.name) {
 		states[p.Topic] = append(states[p.Topic], p)
 	}
 	return topicsInput{
-		mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: destination, states: states,
-		trouble: l.trouble, busy: l.recreating.list(), young: l.young(destination), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) },
+		mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: d.topics, asked: d.asked, states: states,
+		trouble: l.trouble, busy: l.recreating.list(), young: l.young(d.topics), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) },
 	}
 }
 

@@ -44,6 +44,7 @@ type topicsInput struct {
 	trouble             map[string]string                       // what else is the matter with a topic, by name
 	busy                map[string]bool                         // topics that are being recreated just now
 	young               map[string]bool                         // topics that were created and are not shown by the brokers yet
+	asked               map[string]bool                         // topics that the destination was asked for; nil: all
 }
 
 // topicPlan is what is to be done about one topic, in the order of the fields. If a deed is refused, before is kept and
@@ -140,6 +141,8 @@ func (in topicsInput) known(t statestore.Topic, sel selection) topicPlan {
 		return p
 	case sel.exclude.Match(t.Name):
 		p.after.Wish, p.after.ByCommand, p.after.Promoted, p.why = mirror.Stopped, false, false, "topic excluded"
+		return p
+	case in.asked != nil && !in.asked[t.Name]: // started since the look at the destination, which says nothing of it
 		return p
 	case unsettled(t):
 		return in.settleLost(p)

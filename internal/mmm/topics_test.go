@@ -268,3 +268,20 @@ func TestPlanTopics_RemainsOfALostStateArePaused(t *testing.T) {
 		t.Fatalf("then nothing is to be done: %+v", plans)
 	}
 }
+
+// A topic that is started between the look at the destination and the decision was not asked for: that it does not show
+// says nothing.
+func TestPlanTopics_StartedSinceTheLookIsNotDeleted(t *testing.T) {
+	started := statestore.Topic{Mirror: "m", Name: "t", SourceID: id('s'), DestinationID: id('d'), Partitions: 3, Wish: mirror.Mirroring}
+	in := topicsInput{
+		mirror: statestore.Mirror{Definition: mirror.DefaultDefinition("m")}, topics: []statestore.Topic{started},
+		source: catalog{"t": {id: id('s'), partitions: 3}}, destination: catalog{}, asked: map[string]bool{"other": true}, taken: nobody,
+	}
+	if plans, _ := planTopics(in); len(plans) != 0 {
+		t.Errorf("not asked for: %+v", plans)
+	}
+	in.asked["t"] = true
+	if plans, _ := planTopics(in); len(plans) != 1 || plans[0].after.Finding.Kind != mirror.DestinationGone {
+		t.Errorf("asked for and not there: %+v", plans)
+	}
+}
