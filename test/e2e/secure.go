@@ -36,8 +36,10 @@ type Authority struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir(), key: newKey(t)}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	must(t, err)
 	a.cert, err = x509.ParseCertificate(der)
@@ -78,9 +80,11 @@ func (a *Authority) IssueFor(t testing.TB, name string, life time.Duration) (cer
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	must(t, err)
 	private := newKey(t)
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(life), KeyUsage: x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
 	must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
@@ -111,8 +115,10 @@ func NewTokenServer(t testing.TB, secret string, life time.Duration) *TokenServe
 	s.key, err = rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
 	b64 := base64.RawURLEncoding.EncodeToString
-	jwks, err := json.Marshal(map[string]any{"keys": []any{map[string]any{"kty": "RSA", "kid": "test", "alg": "RS256", "use": "sig",
-		"n": b64(s.key.N.Bytes()), "e": b64(big.NewInt(int64(s.key.E)).Bytes())}}})
+	jwks, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
+		"kty": "RSA", "kid": "test", "alg": "RS256", "use": "sig",
+		"n": b64(s.key.N.Bytes()), "e": b64(big.NewInt(int64(s.key.E)).Bytes()),
+	}}})
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "jwks.json")
 	must(t, os.WriteFile(file, jwks, 0o644))
