@@ -68,15 +68,6 @@ func (s Story) play(t *testing.T, p Pair) {
 		if t.Failed() {
 			t.Log(s)
 			t.Log(p.S.b.logTail(0))
-			for _, topic := range append([]string{"__mirror_state"}, d.topics...) {
-				logs, err := p.D.Logs(context.Background(), topic)
-				t.Log("destination", topic, logs, err)
-			}
-			set, _ := p.D.adm.ListTopicsWithInternal(context.Background(), "__mirror_state")
-			pr, err := p.D.adm.DescribeProducers(context.Background(), set.TopicsSet())
-			t.Log("producers", pr, err)
-			txns, err := p.D.adm.ListTransactions(context.Background(), nil, nil)
-			t.Log("txns", txns, err)
 		}
 		for _, c := range []*Cluster{p.S, p.D} {
 			for _, n := range c.Nodes {
@@ -127,7 +118,7 @@ func together(all []*teller, do func(*teller) error) error {
 	return errors.Join(errs...)
 }
 
-// past writes what is there before the mirror begins. A settled topic is cleaned until nothing changes any more.
+// past writes what is there before the mirror begins.
 func (t *teller) past() error {
 	for _, a := range t.Before {
 		if err := t.act(a); err != nil {
@@ -137,6 +128,11 @@ func (t *teller) past() error {
 	if t.Name != "settled" {
 		return nil
 	}
+	return t.settle()
+}
+
+// settle has the topic cleaned until nothing changes any more, and never again.
+func (t *teller) settle() error {
 	if err := t.clean(nil); err != nil {
 		return err
 	}
