@@ -226,21 +226,29 @@ func (s *Store) WaitLoaded(ctx context.Context, shard int32) error {
 	if err := s.waitShards(ctx, shard); err != nil {
 		return err
 	}
-	end, err := s.highWatermark(ctx, shard)
-	if err != nil {
-		return err
+	for round := 0; ; round++ {
+		end, err := s.highWatermark(ctx, shard)
+		if err != nil {
+			return err
+		}
+		patience, cancel := context.WithTimeout(ctx, openTransactionPatience<<min(round, 4))
+		err = s.view.waitRead(patience, shard, end)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+		if round == loadingTold {
+			s.deps.Log.Warn("shard is not loaded yet", mirror.KeyShard, shard, mirror.KeyOffset, end,
+				mirror.KeyCause, "its records up to the high watermark are not readable: a transaction of an earlier owner is open, or the partition has no leader")
+		}
+		if err := s.endOpenTransaction(ctx, shard, round > 0); err != nil {
+			s.deps.Log.Debug("open transaction of the last owner could not be ended", mirror.KeyShard, shard, mirror.KeyErr, err)
+		}
 	}
-	patience, cancel := context.WithTimeout(ctx, openTransactionPatience)
-	err = s.view.waitRead(patience, shard, end)
-	cancel()
-	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	if err := s.endOpenTransaction(ctx, shard); err != nil {
-		s.deps.Log.Debug("open transaction of the last owner could not be ended", mirror.KeyShard, shard, mirror.KeyErr, err)
-	}
-	return s.view.waitRead(ctx, shard, end)
 }
+
+// loadingTold is the round of waiting after which the operator is told.
+const loadingTold = 5
 
 // highWatermark asks until it is told: leaders move, and a new topic is not known everywhere at once.
 func (s *Store) highWatermark(ctx context.Context, shard int32) (int64, error) {
@@ -270,10 +278,11 @@ func (s *Store) waitShards(ctx context.Context, shard int32) error {
 }
 
 // endOpenTransaction fences the writer that claimed the shard last. If it lives and owns other shards, it begins anew
-// by itself.
-func (s *Store) endOpenTransaction(ctx context.Context, shard int32) error {
+// by itself. That holds for our own id too: a static instance that was killed left its transaction under it, and nothing
+// is appended, so nothing ends it, before the shard is loaded.
+func (s *Store) endOpenTransaction(ctx context.Context, shard int32, own bool) error {
 	claim, ok := s.view.Claim(shard)
-	if !ok || claim.TransactionalID == "" || claim.TransactionalID == s.TransactionalID() {
+	if !ok || claim.TransactionalID == "" || claim.TransactionalID == s.TransactionalID() && !own {
 		return nil
 	}
 	req := kmsg.NewPtrInitProducerIDRequest()
