@@ -57,7 +57,7 @@ func (c offsetCase) decide() verdict {
 		return level
 	case ours:
 		return commit
-	case c.final && c.written >= 0:
+	case c.final && c.destination.offset < c.written: // reset here since it is STOPPED
 		return ahead
 	case c.destination.offset < target.offset, c.destination.offset > c.end:
 		return commit

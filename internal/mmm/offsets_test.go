@@ -32,6 +32,7 @@ func TestDecideOffset(t *testing.T) {
 		{"deleted at the source, not ours", offsetCase{destination: at(50), written: -1, end: 100}, nothing, 0},
 		{"last commit", offsetCase{source: at(60), destination: at(50), written: 50, end: 100, final: true}, commit, 60},
 		{"last commit, reset here meanwhile", offsetCase{source: at(60), destination: at(5), written: 50, end: 100, final: true}, ahead, 60},
+		{"last commit, gone on here before it was mirrored again", offsetCase{source: at(60), destination: at(30), written: 20, end: 100, final: true}, commit, 60},
 		{"last commit, gone on here meanwhile", offsetCase{source: at(60), destination: at(90), written: 60, end: 100, final: true}, ahead, 60},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -57,7 +57,10 @@ func (a *Application) run(ctx context.Context) {
 			}
 		})
 		a.mu.Unlock()
-		if err := a.cl.CommitRecords(ctx, fetches.Records()...); err != nil && ctx.Err() == nil {
+		commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		err := a.cl.CommitRecords(commit, fetches.Records()...)
+		cancel()
+		if err != nil && ctx.Err() == nil {
 			a.mu.Lock()
 			a.failed = err
 			a.mu.Unlock()

@@ -125,23 +125,21 @@ func TestSwallowedAnswers(t *testing.T) {
 			load := StartLoad(t, p.S, 1000, 3, "plain")
 			proxy := p.D.Nodes[0].Proxy
 			txns := newTxns(t, p.S)
+			filler := map[string]int16{"markers": keyWriteTxnMarkers, "transactions": keyEndTxn}[fillers]
 			for i := range 30 {
 				proxy.Swallow(keyProduce, 1)
 				if i%10 == 0 {
-					proxy.Swallow(map[string]int16{"markers": keyWriteTxnMarkers, "transactions": keyEndTxn}[fillers], 1)
+					proxy.Swallow(filler, 1)
 					txns.run(t, "aborts", int32(i%2), i, i%20 == 0)
 				}
 				Eventually(t, 20*time.Second, func() error {
-					if n := proxy.Pending(keyProduce); n > 0 {
+					if n := proxy.Pending(keyProduce) + proxy.Pending(filler); n > 0 {
 						return fmt.Errorf("%d answers are still to be swallowed", n)
 					}
 					return nil
 				})
 			}
 			load.Stop(t)
-			if proxy.Pending(keyWriteTxnMarkers)+proxy.Pending(keyEndTxn) > 1 {
-				t.Error("answers to fillers were hardly swallowed")
-			}
 			proxy.Heal()
 			AwaitLevel(t, p.S, p.D, time.Minute, "plain", "aborts")
 			Identical(t, p.S, p.D, "plain", "aborts")
