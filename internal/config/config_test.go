@@ -51,6 +51,11 @@ func TestBadFiles(t *testing.T) {
 			if !ok {
 				t.Fatalf("got %v, want mistakes", err)
 			}
+			for _, one := range mistakes.List {
+				if one.Line == 0 {
+					t.Errorf("no line: %s", mistakes.Describe(one))
+				}
+			}
 			golden := strings.TrimSuffix(file, ".yaml") + ".txt"
 			dir, err := filepath.Abs(filepath.Dir(file))
 			if err != nil {

@@ -9,6 +9,9 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,7 +22,18 @@ type document struct {
 	lines map[string]int
 }
 
-func (d document) line(key string) int { return d.lines[key] }
+// line is where a key stands. A key that is not in the file is missing in the nearest one around it that is.
+func (d document) line(key string) int {
+	for ; key != ""; key = parentKey(key) {
+		if line := d.lines[key]; line > 0 {
+			return line
+		}
+	}
+	return 1
+}
+
+// parentKey is the key around a key; empty: the file as a whole.
+func parentKey(key string) string { return key[:max(0, strings.LastIndexAny(key, ".["))] }
 
 // shape is what may stand at a place of the document.
 type shape struct {
@@ -58,6 +72,7 @@ const maxNodes = 100_000
 type walker struct {
 	c     *collector
 	nodes int
+	last  int // line of the last node walked
 }
 
 // parseDocument reads YAML. Whatever is wrong with it goes to the collector; the tree holds what could be read. False:
@@ -71,7 +86,7 @@ func parseDocument(data []byte, root *shape, c *collector) bool {
 		return true
 	}
 	if err != nil {
-		c.syntax(err)
+		c.syntax(data, err)
 		return false
 	}
 	err = decoder.Decode(&second)
@@ -79,33 +94,58 @@ func parseDocument(data []byte, root *shape, c *collector) bool {
 	case err == nil:
 		c.list = append(c.list, Mistake{Line: second.Line, Text: "a second YAML document: one file holds one configuration"})
 	case !errors.Is(err, io.EOF):
-		c.syntax(err)
+		c.syntax(data, err)
 	}
 	w := walker{c: c}
 	w.mapping(node.Content[0], root, "", 0)
 	if w.nodes > maxNodes {
-		c.list = append(c.list, Mistake{Text: "too many or endless anchors"})
+		c.list = append(c.list, Mistake{Line: w.last, Text: "too many or endless anchors"})
 		return false
 	}
 	if root := resolve(node.Content[0]); root.Kind != yaml.MappingNode {
 		return len(c.list) == 0 // null: as good as empty
 	}
 	if err := node.Decode(&c.doc.tree); err != nil {
-		c.syntax(err)
+		c.syntax(data, err)
 		return false
 	}
 	return true
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): `)
+var (
+	yamlLine   = regexp.MustCompile(`line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`anchor '([^']+)'`)
+)
 
-// syntax notes an error of the YAML library, whose text names the line.
-func (c *collector) syntax(err error) {
+// syntax notes an error of the YAML library, whose text names the line as a rule.
+func (c *collector) syntax(data []byte, err error) {
 	m := Mistake{Text: err.Error()}
 	if found := yamlLine.FindStringSubmatch(m.Text); found != nil {
 		m.Line, _ = strconv.Atoi(found[1])
+	} else if found := yamlAnchor.FindStringSubmatch(m.Text); found != nil {
+		m.Line = firstLine(data, func(line []byte) bool { return bytes.Contains(line, []byte("*"+found[1])) })
+	} else {
+		m.Line = firstLine(data, unprintable)
 	}
-	c.list = append(c.list, m)
+	if m.Line > 0 || len(c.list) == 0 { // else it is a consequence of what was found already
+		c.list = append(c.list, m)
+	}
+}
+
+// firstLine is the number of the first line that is so; 0: none is.
+func firstLine(data []byte, so func([]byte) bool) int {
+	n := 0
+	for line := range bytes.Lines(data) {
+		if n++; so(line) {
+			return n
+		}
+	}
+	return 0
+}
+
+// unprintable reports whether a line holds what no YAML file may.
+func unprintable(line []byte) bool {
+	return !utf8.Valid(line) || bytes.ContainsFunc(line, func(r rune) bool { return unicode.IsControl(r) && !unicode.IsSpace(r) })
 }
 
 func resolve(n *yaml.Node) *yaml.Node {
@@ -121,6 +161,7 @@ func (w *walker) at(n *yaml.Node, s *shape, key string, depth int) {
 		w.nodes = maxNodes + 1
 		return
 	}
+	w.last = n.Line
 	switch {
 	case s.keys != nil:
 		w.mapping(n, s, key, depth)

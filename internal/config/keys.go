@@ -29,7 +29,7 @@ func connectionSettings() []setting[mirror.Connection] {
 func groupSettings() []setting[Config] {
 	return []setting[Config]{
 		field("group_id", "instances with the same id share the work; a destination knows one", text,
-			func(c *Config) *string { return &c.GroupID }, must("not empty", notEmpty)),
+			func(c *Config) *string { return &c.GroupID }, nonEmpty),
 		field("session_timeout", "a dead instance's work moves within this + 5 s; within the brokers' group.min/max.session.timeout.ms", duration,
 			func(c *Config) *time.Duration { return &c.SessionTimeout }, between(time.Second, 30*time.Minute)),
 		field("instance_id", "static membership: a restart within session_timeout moves no work; unique per instance", text,
@@ -93,11 +93,17 @@ func serviceSettings() []setting[Config] {
 		field("log.format", "auto: coloured on a terminal, plain text elsewhere", text,
 			func(c *Config) *string { return &c.Log.Format }, oneOf("auto", "text", "json")),
 		field("data_dir", "exports of recover --reseed only; state lives in Kafka", directory,
-			func(c *Config) *string { return &c.DataDir }, must("not empty", notEmpty)),
+			func(c *Config) *string { return &c.DataDir }, nonEmpty),
 	}
 }
 
-func notEmpty(s string) bool { return s != "" }
+// nonEmpty does not begin with "must be": what was got instead needs no telling.
+var nonEmpty = rule[string]{"not empty", func(s string) error {
+	if s == "" {
+		return errors.New("must not be empty")
+	}
+	return nil
+}}
 
 func between(least, most time.Duration) rule[time.Duration] {
 	return must(formatDuration(least)+" to "+formatDuration(most), func(d time.Duration) bool { return d >= least && d <= most })

@@ -10,7 +10,7 @@ import (
 // Mistake is one thing that is wrong with a configuration.
 type Mistake struct {
 	Key  string // full key, like mirrors[0].topics_include; empty: the file as a whole
-	Line int    // 0: the key is not in the file
+	Line int    // of the key, or of what it is missing in; 0: not known
 	Env  string // the environment variable that gave the value; empty: the file did
 	Text string
 }
