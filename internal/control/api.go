@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -227,13 +229,20 @@ func selected(v *statestore.View, r *http.Request) ([]string, error) {
 	return names, nil
 }
 
-// partitions lists partitions; the query may narrow them: topic, state.
+// measureTime bounds asking the destination for an answer over HTTP, which then is as of the last report.
+const measureTime = time.Second
+
+// partitions lists partitions; the query may narrow them: topic, state. Nobody reports the log ends of those that are
+// STOPPED, which others write to: they are read now.
 func (s *Server) partitions(v *statestore.View, r *http.Request) (any, error) {
 	names, err := selected(v, r)
 	if err != nil {
 		return nil, err
 	}
 	topic, state := r.URL.Query().Get("topic"), strings.ToUpper(r.URL.Query().Get("state"))
+	if state != "" && !slices.ContainsFunc(mirror.States(), func(s mirror.State) bool { return s.String() == state }) {
+		return nil, badRequestError{fmt.Errorf("unknown state %q: the states are %v", state, mirror.States())}
+	}
 	rows := []PartitionRow{}
 	for _, name := range names {
 		for _, row := range PartitionRows(v, name) {
@@ -241,6 +250,11 @@ func (s *Server) partitions(v *statestore.View, r *http.Request) (any, error) {
 				rows = append(rows, row)
 			}
 		}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), measureTime)
+	defer cancel()
+	if s.deps.Destination != nil {
+		measure(ctx, s.deps.Destination, rows, func(r PartitionRow) bool { return r.State == mirror.Stopped.String() })
 	}
 	return rows, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
 )
@@ -58,6 +59,8 @@ type ServerDeps struct {
 	Write func(ctx context.Context, req mirror.WriteMirrorStatesRequest) mirror.WriteMirrorStatesResponse
 	// Submit puts a command into __mirror_commands; it returns once the destination has it.
 	Submit func(ctx context.Context, cmd mirror.Command) error
+
+	Destination *kafka.Cluster // nil: nothing is asked of it
 
 	Events   *Events
 	History  *History

@@ -186,6 +186,9 @@ func TestPartitionsAsOperatorsSeeThem(t *testing.T) {
 	if rows := get[[]PartitionRow](t, s, "/partitions?topic=other"); len(rows) != 0 {
 		t.Errorf("by topic: %+v", rows)
 	}
+	if code, body := s.do(t, http.MethodGet, "/partitions?state=BAD", "", ""); code != 400 || !strings.Contains(body, "EPOCH_FENCING") {
+		t.Errorf("by a state that there is not: %d %s", code, body)
+	}
 }
 
 func TestMirrorsGroupsAndEvents(t *testing.T) {

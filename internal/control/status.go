@@ -97,7 +97,7 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 	if opts.Failed {
 		rows = slices.DeleteFunc(rows, func(r PartitionRow) bool { return r.State != mirror.Failed.String() && r.Partition >= 0 })
 	}
-	o.measure(ctx, rows)
+	measure(ctx, o.Destination, rows, func(PartitionRow) bool { return true })
 	o.tellFindings(v, opts.Mirror)
 	if o.JSON {
 		return o.writeJSON(rows)
@@ -106,18 +106,18 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 	return nil
 }
 
-// measure reads the destination's log ends now, in one go, over what was reported.
-func (o *Operator) measure(ctx context.Context, rows []PartitionRow) {
+// measure reads the destination's log ends of some partitions now, in one go, over what was reported.
+func measure(ctx context.Context, destination *kafka.Cluster, rows []PartitionRow, which func(PartitionRow) bool) {
 	tps := make([]kafka.TP, 0, len(rows))
 	for _, r := range rows {
-		if r.Partition >= 0 {
+		if r.Partition >= 0 && which(r) {
 			tps = append(tps, kafka.TP{Topic: r.Topic, Partition: r.Partition, LeaderEpoch: -1})
 		}
 	}
 	if len(tps) == 0 {
 		return
 	}
-	ends := o.Destination.Ranges(ctx, tps)
+	ends := destination.Ranges(ctx, tps)
 	for i := range rows {
 		r := &rows[i]
 		end, ok := ends[kafka.TP{Topic: r.Topic, Partition: r.Partition, LeaderEpoch: -1}]
@@ -230,8 +230,11 @@ func known(n int64) string {
 }
 
 func seconds(s float64) string {
-	if s < 0 {
+	switch {
+	case s < 0:
 		return "-"
+	case s > 0 && s < 0.05:
+		return "<0.1" // 0.0 would say that it is level
 	}
 	return strconv.FormatFloat(s, 'f', 1, 64)
 }

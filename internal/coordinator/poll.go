@@ -130,7 +130,10 @@ func (r *runner) report(s *shard, now time.Time) {
 	s.epochs = s.epochs[:0]
 	for _, p := range s.order {
 		at, ok := r.reports[p]
-		if !ok {
+		if !ok { // STOPPED, say: what the source had when it was last seen tells what a failover has lost
+			if last, known := r.lastRow(p); known {
+				rows = append(rows, last)
+			}
 			continue
 		}
 		rows = append(rows, r.positionRow(p, at, now))
@@ -151,10 +154,7 @@ func (r *runner) positionRow(p mirror.Partition, at mirror.PositionReport, now t
 	if !at.OldestUnmirrored.IsZero() {
 		row.LagMillis = max(0, now.Sub(at.OldestUnmirrored).Milliseconds())
 	}
-	last, known := r.rows[p]
-	if !known {
-		last, _, known = r.view.Report(p)
-	}
+	last, known := r.lastRow(p)
 	if known && row.DestinationOffset < 0 {
 		row.DestinationOffset = last.DestinationOffset
 	}
@@ -164,8 +164,20 @@ func (r *runner) positionRow(p mirror.Partition, at mirror.PositionReport, now t
 			row.LagMillis = last.LagMillis
 		}
 	}
+	if row.LagMillis == 0 && row.SourceOffset > row.DestinationOffset && row.DestinationOffset >= 0 {
+		row.LagMillis = max(1, last.LagMillis) // of some age in any case
+	}
 	r.rows[p] = row
 	return row
+}
+
+// lastRow is what was last reported of a partition, by whoever owned it then.
+func (r *runner) lastRow(p mirror.Partition) (statestore.ReportedPosition, bool) {
+	if row, known := r.rows[p]; known {
+		return row, true
+	}
+	row, _, known := r.view.Report(p)
+	return row, known
 }
 
 // keptEpochs is how many leader epochs of the source are remembered.

@@ -137,7 +137,8 @@ func (d *Daemon) serverDeps() control.ServerDeps {
 		Submit: func(ctx context.Context, cmd mirror.Command) error {
 			return statestore.SubmitCommand(ctx, d.destination, cmd)
 		},
-		Events: d.events, History: d.history, Gatherer: d.gatherer, Log: d.component("http"),
+		Destination: d.destination,
+		Events:      d.events, History: d.history, Gatherer: d.gatherer, Log: d.component("http"),
 	}
 }
 

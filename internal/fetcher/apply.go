@@ -156,7 +156,7 @@ func (p *part) report(now time.Time) mirror.PositionReport {
 		SourceEpoch: mirror.Position{LeaderEpoch: int32(n.epoch.Load()), Offset: n.epochStart.Load()},
 	}
 	if r.DestinationOffset >= 0 && r.SourceOffset > r.DestinationOffset {
-		r.OldestUnmirrored = n.lag.oldest(r.DestinationOffset, now)
+		r.OldestUnmirrored = n.lag.oldest(r.DestinationOffset, r.SourceOffset, now)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

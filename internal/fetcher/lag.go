@@ -1,6 +1,8 @@
 package fetcher
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 )
@@ -69,24 +71,24 @@ func (c *lagClock) writing(from int64, millis int64) {
 	}
 }
 
-// oldest is the time of the oldest record above end; zero: none.
-func (c *lagClock) oldest(end int64, now time.Time) time.Time {
+// oldest is the time of the oldest record above end, while the source has some up to another: since now, if all that is
+// known is of records that the destination was seen to have and has not any more.
+func (c *lagClock) oldest(end, source int64, now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.marks {
-		if m.end > end {
-			if end < c.backlog && c.head.Before(m.at) {
-				return c.head
-			}
-			return m.at
-		}
+	n, _ := slices.BinarySearchFunc(c.marks, end, func(m mark, end int64) int { return cmp.Compare(m.end, end+1) })
+	if n == len(c.marks) {
+		c.marks = append(c.marks, mark{source, now})
 	}
-	return time.Time{}
+	if m := c.marks[n]; end >= c.backlog || m.at.Before(c.head) {
+		return m.at
+	}
+	return c.head
 }
 
-// restart forgets all: what is there at the next look counts as backlog.
+// restart makes what is there at the next look count as backlog. That it was there before stays known.
 func (c *lagClock) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.marks, c.began = c.marks[:0], false
+	c.began = false
 }
