@@ -10,7 +10,7 @@ UNIT      := $(shell $(GO) list ./... 2>/dev/null | grep -v '/test/')
 E2E_TIME  ?= 30m
 FUZZTIME  ?= 30s
 
-.PHONY: help build demo test unit e2e race lint gen fuzz storm bench package check stats need-go need-java clean
+.PHONY: help build demo test unit e2e race lint gen fuzz storm bench package check stats need-go need-java need-kcat clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -26,6 +26,14 @@ need-java:
 	    echo "The tests run real Apache Kafka and need a JDK 17 or newer and Maven. On Debian: apt-get install -y openjdk-17-jdk-headless maven" >&2; exit 1; \
 	  fi; }
 
+need-kcat:
+	@command -v kcat >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq kcat; \
+	  else \
+	    echo "A test reads with librdkafka and needs kcat. On Debian: apt-get install -y kcat" >&2; exit 1; \
+	  fi; }
+
 build: need-go ## build bin/mirrord, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/mirrord
 
@@ -37,7 +45,7 @@ test: unit e2e ## all tests; fetches Go modules and, by Maven, Apache Kafka
 unit: need-go ## fast tests: pure code, fakes
 	$(GO) test $(UNIT)
 
-e2e: need-go need-java ## tests on real Apache Kafka
+e2e: need-go need-java need-kcat ## tests on real Apache Kafka
 	$(GO) test -timeout $(E2E_TIME) ./test/...
 
 race: need-go ## fast tests under the race detector
