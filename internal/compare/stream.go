@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/recordbatch"
 )
 
-// item is a data record, with what became of its transaction. Its bytes belong to the stream's current batch and stay
-// valid: they are collected, not reused.
+// item is a data record, with what became of its transaction. It is valid until its stream goes on.
 type item struct {
 	recordbatch.Record
 	aborted bool
@@ -32,11 +31,15 @@ type stream struct {
 	maxBytes int32
 
 	from    int64 // where what was given begins: moves up when the log start overtakes the stream
-	next    int64 // everything below was given or is queued
+	next    int64 // everything below was given or is in the open batch
 	rest    []byte
 	txns    abortedTxns
-	sure    bool // rest was read as committed: it says nothing of what lies at or beyond decided
-	queue   []item
+	sure    bool                    // rest was read as committed: it says nothing of what lies at or beyond decided
+	open    *recordbatch.Reader     // the batch at work; nil: none
+	least   int64                   // offsets of it that count begin here
+	aborted bool                    // so is its transaction
+	item    item                    // what peek gave
+	given   bool                    // item is still to be taken
 	single  bool                    // read nothing beyond what was loaded: errShort instead
 	batches int                     // taken from the current chunk
 	bytes   int64                   // fetched so far
@@ -49,25 +52,42 @@ var errShort = errors.New("not enough was read")
 
 // peek gives the next record without taking it; nil: the stream is at its end.
 func (s *stream) peek(ctx context.Context) (*item, error) {
-	for len(s.queue) == 0 {
-		if s.next >= s.end {
+	for !s.given {
+		var err error
+		switch {
+		case s.open != nil:
+			err = s.step()
+		case s.next >= s.end:
 			return nil, nil
-		}
-		if len(s.rest) == 0 {
+		case len(s.rest) == 0:
 			if err := s.fetch(ctx); err != nil {
 				return nil, err
 			}
-			continue
+		default:
+			err = s.cut()
 		}
-		if err := s.open(); err != nil {
+		if err != nil {
 			return nil, fmt.Errorf("read %s at offset %d: %w", s.tp, s.next, err)
 		}
 	}
-	return &s.queue[0], nil
+	return &s.item, nil
 }
 
 // take removes what peek gave.
-func (s *stream) take() { s.queue = s.queue[1:] }
+func (s *stream) take() { s.given = false }
+
+// step goes on in the open batch.
+func (s *stream) step() error {
+	r, err := s.open.Next()
+	if errors.Is(err, io.EOF) {
+		s.open = nil
+		return nil
+	}
+	if err == nil && r.Offset >= s.least && r.Offset < s.end {
+		s.item, s.given = item{r, s.aborted}, true
+	}
+	return err
+}
 
 // fetch reads the next chunk. Where there is no batch up to the broker's limit, all that is left is a hole.
 func (s *stream) fetch(ctx context.Context) error {
@@ -128,8 +148,8 @@ func (s *stream) overtaken(ctx context.Context) error {
 	return nil
 }
 
-// open takes the next batch off the chunk and queues its records.
-func (s *stream) open() error {
+// cut takes the next batch off the chunk and opens it.
+func (s *stream) cut() error {
 	b, rest, err := recordbatch.Cut(s.rest)
 	if errors.Is(err, recordbatch.ErrPartial) && s.batches > 0 {
 		s.rest = nil
@@ -148,27 +168,21 @@ func (s *stream) open() error {
 		s.next = max(s.next, s.decided)
 		return nil
 	}
-	return s.queueBatch(b)
+	return s.begin(b)
 }
 
-func (s *stream) queueBatch(b recordbatch.Batch) error {
+// begin opens a batch.
+func (s *stream) begin(b recordbatch.Batch) (err error) {
 	if s.onBatch != nil {
 		s.onBatch(b)
 	}
-	aborted := s.txns.see(b, s.codec)
+	s.aborted = s.txns.see(b, s.codec)
 	if !b.IsControl() {
-		err := b.Records(s.codec, func(r recordbatch.Record) error {
-			if r.Offset >= s.next && r.Offset < s.end {
-				r.Headers = slices.Clone(r.Headers)
-				s.queue = append(s.queue, item{r, aborted})
-			}
-			return nil
-		})
-		if err != nil {
+		if s.open, err = b.Open(s.codec); err != nil {
 			return err
 		}
 	}
-	s.next = b.NextOffset()
+	s.least, s.next = s.next, b.NextOffset()
 	return nil
 }
 

@@ -179,6 +179,10 @@ func (s *planning) owner(b recordbatch.Batch) (producer, error) {
 // LogAppendTime, an old format.
 func (s *planning) recode(b recordbatch.Batch, owner producer) error {
 	runs, err := b.Recode(s.codec, s.next, b.NextOffset())
+	if errors.Is(err, recordbatch.ErrInflates) {
+		return mirror.Errorf(mirror.CorruptSource, "offset %d has to be encoded again: %w", s.next, err).
+			WithHint("nothing was skipped; if nobody needs the batch, delete the source's records up to its end, then recover")
+	}
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"mirrord/internal/mirror"
+	"mirrord/internal/recordbatch"
 )
 
 // lastCode is the highest code that franz-go knows; a new one fails the test below until somebody has looked at it.
@@ -166,6 +169,56 @@ func TestCodec(t *testing.T) {
 	}
 	if _, err := Codec.Decompress(7, text); err == nil {
 		t.Error("codec 7")
+	}
+}
+
+// A payload that is large comes piece by piece; what is said to be small is never more than its bound.
+func TestCodec_LargePayloads(t *testing.T) {
+	large := bytes.Repeat([]byte("the same again "), 3*smallPayload/15)
+	for codec := uint8(1); codec < 5; codec++ {
+		packed, err := Codec.Compress(codec, large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := Codec.Decompress(codec, packed); !errors.Is(err, recordbatch.ErrLarge) {
+			t.Errorf("codec %d: %d bytes at once, %v", codec, len(out), err)
+		}
+		r, err := Codec.Inflate(codec, packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all, err := io.ReadAll(r); err != nil || !bytes.Equal(all, large) {
+			t.Errorf("codec %d: %d bytes piece by piece, %v", codec, len(all), err)
+		}
+		r, err = Codec.Inflate(codec, packed[:len(packed)/2])
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err == nil {
+			t.Errorf("codec %d takes half of it", codec)
+		}
+	}
+}
+
+// What a single snappy block, or a zstd frame, says to hold is believed within bounds only.
+func TestCodec_Claims(t *testing.T) {
+	claim := binary.AppendUvarint(nil, 1<<31-1)
+	framed := append(append(append([]byte{}, snappyMagic...), 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 5), claim...)
+	for _, src := range [][]byte{claim, framed} {
+		if _, err := Codec.Decompress(recordbatch.CodecSnappy, src); !errors.Is(err, recordbatch.ErrInflates) {
+			t.Error(err)
+		}
+	}
+	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0xa0, 0, 0, 0, 0x7f, 1, 0, 0} // a single segment of 2 GiB
+	if _, err := Codec.Decompress(recordbatch.CodecZstd, frame); !errors.Is(err, recordbatch.ErrLarge) {
+		t.Error(err)
+	}
+	r, err := Codec.Inflate(recordbatch.CodecZstd, frame)
+	if err == nil {
+		_, err = io.ReadAll(r)
+	}
+	if err == nil {
+		t.Error("a window of 2 GiB is taken")
 	}
 }
 

@@ -3,24 +3,27 @@ package kafka
 import (
 	"bytes"
 	"fmt"
+	"io"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrord/internal/recordbatch"
 )
 
-// Codec compresses and decompresses what is inside record batches, with franz-go's implementations. Safe for
-// concurrent use.
+// Codec compresses and decompresses what is inside record batches. Safe for concurrent use.
 var Codec recordbatch.Codec = newCodec()
 
 type codec struct {
-	compressors  map[uint8]kgo.Compressor
-	decompressor kgo.Decompressor
+	compressors map[uint8]kgo.Compressor
+	inflaters   map[uint8]inflater
 }
 
-// newCodec makes one compressor per codec of the attributes' low bits: none, gzip, snappy, lz4, zstd.
+// newCodec makes one compressor, of franz-go, per codec of the attributes' low bits: none, gzip, snappy, lz4, zstd.
 func newCodec() codec {
-	c := codec{compressors: map[uint8]kgo.Compressor{}, decompressor: kgo.DefaultDecompressor()}
+	c := codec{compressors: map[uint8]kgo.Compressor{}, inflaters: map[uint8]inflater{
+		recordbatch.CodecGzip: newStreamed(newGzip), recordbatch.CodecSnappy: snappy{},
+		recordbatch.CodecLZ4: newStreamed(newLZ4), recordbatch.CodecZstd: newZstd(),
+	}}
 	for id, kind := range []kgo.CompressionCodec{
 		kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(),
 		kgo.Lz4Compression(), kgo.ZstdCompression(),
@@ -35,13 +38,25 @@ func newCodec() codec {
 }
 
 func (c codec) Decompress(codec uint8, src []byte) ([]byte, error) {
-	if codec == 0 {
+	if codec == recordbatch.CodecNone {
 		return src, nil
 	}
-	if _, ok := c.compressors[codec]; !ok {
+	by, ok := c.inflaters[codec]
+	if !ok {
 		return nil, fmt.Errorf("decompress: unknown codec %d", codec)
 	}
-	return c.decompressor.Decompress(src, kgo.CompressionCodecType(codec))
+	return by.small(src)
+}
+
+func (c codec) Inflate(codec uint8, src []byte) (io.Reader, error) {
+	if codec == recordbatch.CodecNone {
+		return bytes.NewReader(src), nil
+	}
+	by, ok := c.inflaters[codec]
+	if !ok {
+		return nil, fmt.Errorf("decompress: unknown codec %d", codec)
+	}
+	return by.stream(src)
 }
 
 func (c codec) Compress(codec uint8, src []byte) ([]byte, error) {
@@ -49,7 +64,7 @@ func (c codec) Compress(codec uint8, src []byte) ([]byte, error) {
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("compress: unknown codec %d", codec)
-	case codec == 0:
+	case codec == recordbatch.CodecNone:
 		return src, nil
 	}
 	var dst bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 )
 
@@ -77,10 +78,12 @@ func corrupt(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
-// Codec compresses and decompresses whole payloads. codec is one of CodecGzip to CodecZstd. Decompress refuses to give
-// more than the caller's limit. Results belong to the caller; src is not kept.
+// Codec compresses and decompresses payloads. codec is one of CodecGzip to CodecZstd. Results belong to the caller.
 type Codec interface {
+	// Decompress gives a small payload at once; a larger one is ErrLarge, before it takes memory.
 	Decompress(codec uint8, src []byte) ([]byte, error)
+	// Inflate gives a payload of any size piece by piece. src must not change meanwhile.
+	Inflate(codec uint8, src []byte) (io.Reader, error)
 	Compress(codec uint8, src []byte) ([]byte, error)
 }
 

@@ -13,9 +13,9 @@
 //
 // Always true:
 //
-//   - No input makes it panic or allocate more than a multiple of the input's size (of the decompressed size, where a
-//     Codec is asked; the Codec bounds that). The one exception is documented at Patch and the getters: they expect a
-//     Batch that Cut gave.
+//   - No input makes it panic or allocate more than a multiple of the input's size, and of MaxRecord where it is
+//     compressed: a payload that inflates to more than the Codec gives at once passes through a window. The one exception
+//     is documented at Patch and the getters: they expect a Batch that Cut gave.
 //   - A checksum is never made valid over bytes that were not checked: Patch derives the new CRC from the old one, so a
 //     damaged batch stays damaged; Records, Recode and Joiner check the source's CRC first.
 //   - What is rewritten keeps offset, timestamp, key, value and headers of each record, null apart from empty.

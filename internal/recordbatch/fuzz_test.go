@@ -16,7 +16,7 @@ func FuzzBytes(f *testing.F) {
 	f.Add([]byte(oldMessage(0, 0, Record{Offset: 3, Value: []byte("v")})), true)
 	f.Add([]byte(wrap(1, 0, 43, 3, Record{Offset: 0}, Record{Offset: 2})), true)
 	f.Add([]byte(wrap(0, 0, 43, 3, Record{Offset: 40}, Record{Offset: 43})), false)
-	small := testCodec{1 << 20}
+	small := testCodec{64, 1 << 20} // nearly everything compressed comes in pieces
 	f.Fuzz(func(t *testing.T, p []byte, mend bool) {
 		for rest := append([]byte{}, p...); ; {
 			var b Batch

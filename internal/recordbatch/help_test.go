@@ -5,19 +5,34 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"slices"
 	"testing"
+	"testing/iotest"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"pgregory.net/rapid"
 )
 
-// testCodec is franz-go's, with a limit small enough for fuzzing.
-type testCodec struct{ limit int }
+// testCodec is franz-go's. What is larger than small comes piece by piece, and nothing is larger than limit, for fuzzing.
+type testCodec struct{ small, limit int }
 
-var codec Codec = testCodec{64 << 20}
+var codec Codec = testCodec{4 << 20, 64 << 20}
 
 func (c testCodec) Decompress(codec uint8, src []byte) ([]byte, error) {
+	out, err := c.all(codec, src)
+	if len(out) > c.small {
+		return nil, ErrLarge
+	}
+	return out, err
+}
+
+func (c testCodec) Inflate(codec uint8, src []byte) (io.Reader, error) {
+	out, err := c.all(codec, src)
+	return iotest.HalfReader(bytes.NewReader(out)), err
+}
+
+func (c testCodec) all(codec uint8, src []byte) ([]byte, error) {
 	out, err := kgo.DefaultDecompressor().Decompress(src, kgo.CompressionCodecType(codec))
 	if len(out) > c.limit {
 		return nil, errors.New("too large")

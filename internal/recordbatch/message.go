@@ -2,8 +2,10 @@ package recordbatch
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 )
 
 // Where the fields of a message of magic 0 or 1 lie. Key and value follow, each after an int32 length; magic 1 has a
@@ -67,11 +69,28 @@ func walkMessage(b Batch, c Codec, each func(offset, timestamp int64, w wireReco
 	if m.value == nil {
 		return corrupt("compressed message at offset %d has no value", m.offset)
 	}
-	set, err := c.Decompress(b.Codec(), m.value)
+	set, err := inflateSet(c, b.Codec(), m.value)
 	if err != nil {
 		return fmt.Errorf("decompress message at offset %d: %w", m.offset, err)
 	}
 	return walkWrapped(b, m, set, each)
+}
+
+// inflateSet decompresses a whole message set: where it begins follows from its last message.
+func inflateSet(c Codec, codec uint8, src []byte) ([]byte, error) {
+	set, err := c.Decompress(codec, src)
+	if !errors.Is(err, ErrLarge) {
+		return set, err
+	}
+	r, err := c.Inflate(codec, src)
+	if err != nil {
+		return nil, err
+	}
+	set, err = io.ReadAll(io.LimitReader(r, MaxRecord+1))
+	if err == nil && len(set) > MaxRecord {
+		err = fmt.Errorf("%w of %d bytes", ErrInflates, MaxRecord)
+	}
+	return set, err
 }
 
 func (m message) give(offset int64, each func(offset, timestamp int64, w wireRecord) error) error {

@@ -1,5 +1,13 @@
 package recordbatch
 
+import (
+	"errors"
+	"io"
+)
+
+// maxRun bounds what a run holds before it is compressed: a small batch may inflate to very much.
+const maxRun = 16 << 20
+
 // Run is a stretch of consecutive offsets, encoded again: Count records from offset Base. Its Batch has base offset 0,
 // no identity, and passes AsIs.
 type Run struct {
@@ -15,7 +23,7 @@ func (r Run) NextOffset() int64 { return r.Base + int64(r.Count) }
 // Recode encodes the records in [from, to) again, for batches that cannot pass as they are: holes inside, straddling
 // the log end (protocol R5), LogAppendTime, format 0 or 1. There is one Run per stretch of consecutive offsets; between
 // runs lie holes. Compression and the transactional flag stay, the time type becomes CreateTime with each record's time
-// as a consumer sees it. The source's CRC is checked. A control batch is refused: its offset is filled, not copied.
+// as a consumer sees it. A stretch that inflates to more than maxRun becomes several runs. The source's CRC is checked. A control batch is refused: its offset is filled, not copied.
 func (b Batch) Recode(c Codec, from, to int64) ([]Run, error) {
 	if b.IsControl() {
 		return nil, corrupt("control batch at offset %d where data is wanted", b.BaseOffset())
@@ -41,23 +49,29 @@ func (b Batch) Recode(c Codec, from, to int64) ([]Run, error) {
 		w.reset()
 		return nil
 	}
-	err := b.walk(c, func(offset, timestamp int64, r wireRecord) error {
-		if offset < from || offset >= to {
-			return nil
-		}
-		if _, ok := decodeFields(r.fields, nil); !ok {
-			return corrupt("record at offset %d cannot be read", offset)
-		}
-		if w.count > 0 && offset != w.last+1 {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-		w.add(offset, timestamp, r.attributes, r.fields)
-		return nil
-	})
+	walk, err := b.walker(c)
 	if err != nil {
 		return nil, err
 	}
-	return runs, flush()
+	for {
+		r, err := walk.next()
+		if errors.Is(err, io.EOF) {
+			return runs, flush()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.offset < from || r.offset >= to {
+			continue
+		}
+		if _, ok := decodeFields(r.fields, nil); !ok {
+			return nil, corrupt("record at offset %d cannot be read", r.offset)
+		}
+		if w.count > 0 && (r.offset != w.last+1 || len(w.buf)+len(r.fields) > maxRun && b.Codec() != CodecNone) {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+		w.add(r.offset, r.timestamp, r.attributes, r.fields)
+	}
 }

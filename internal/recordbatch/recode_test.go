@@ -1,7 +1,9 @@
 package recordbatch
 
 import (
+	"encoding/binary"
 	"errors"
+	"io"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -154,4 +156,77 @@ func TestBrokenWrappersAreCorrupt(t *testing.T) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}
+}
+
+// A small batch that inflates to very much passes through a window, into runs that each hold a little of it.
+func TestRecodeOfWhatInflatesToVeryMuch(t *testing.T) {
+	var records []Record
+	for i := range int64(20) {
+		records = append(records, Record{Offset: 7 + i, Timestamp: i, Key: []byte{byte(i)}, Value: make([]byte, 1<<20)})
+	}
+	for _, codec := range []Codec{codec, testCodec{64 << 20, 64 << 20}} {
+		b := must(Build(codec, CodecZstd, records...))
+		runs, err := b.Recode(codec, 9, 26)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantSame(t, gather(t, runs), records[2:19])
+		if len(runs) != 2 {
+			t.Errorf("%d runs", len(runs))
+		}
+		for i := 1; i < len(runs); i++ {
+			if runs[i].Base != runs[i-1].NextOffset() {
+				t.Errorf("run at %d follows one that ends at %d", runs[i].Base, runs[i-1].NextOffset())
+			}
+		}
+	}
+}
+
+// What inflates beyond all bounds is refused before it takes memory: by what a record claims, and by the sum.
+func TestBombs(t *testing.T) {
+	for name, content := range map[string]io.Reader{"one record": records(MaxRecord), "many records": records(4 << 20)} {
+		b := must(Build(codec, CodecZstd, tenRecords(3, 5)...))
+		binary.BigEndian.PutUint32(b[atCount:], 1<<20)
+		binary.BigEndian.PutUint32(b[atLastOffsetDelta:], 1<<20)
+		b.writeCRC()
+		if _, err := b.Recode(bomb{codec, content}, 0, maxOffset); !errors.Is(err, ErrInflates) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// bomb is a codec to which everything inflates to the same.
+type bomb struct {
+	Codec
+	content io.Reader
+}
+
+func (bomb) Decompress(uint8, []byte) ([]byte, error)     { return nil, ErrLarge }
+func (b bomb) Inflate(uint8, []byte) (io.Reader, error)   { return b.content, nil }
+func (bomb) Compress(_ uint8, src []byte) ([]byte, error) { return src[:1], nil }
+
+// endless is records of one size without end.
+type endless struct {
+	fields, rest []byte
+	n            int64
+	inside       bool
+}
+
+func records(size int) *endless {
+	return &endless{fields: appendFields(nil, Record{Value: make([]byte, size)})}
+}
+
+func (e *endless) Read(p []byte) (int, error) {
+	if len(e.rest) == 0 {
+		if e.inside = !e.inside; e.inside {
+			head := appendRecord(nil, wireRecord{0, 0, e.n, e.fields})
+			e.rest = head[:len(head)-len(e.fields)]
+			e.n++
+		} else {
+			e.rest = e.fields
+		}
+	}
+	n := copy(p, e.rest)
+	e.rest = e.rest[n:]
+	return n, nil
 }
