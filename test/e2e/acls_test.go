@@ -11,6 +11,7 @@ import (
 // Access rules follow the source, between clusters with an authorizer on both sides, where mirrord is a super user
 // (SPEC §9). The rules of all parts are about one mirror.
 func TestRightsFollowTheSource(t *testing.T) {
+	t.Parallel()
 	p := GuardedPair(t)
 	p.D.Grant(t, "DENY WRITE User:* TOPIC LITERAL own-guard") // an operator's own
 	p.D.Grant(t, "ALLOW READ User:app TOPIC LITERAL same")
@@ -177,6 +178,7 @@ func rightsPaused(t *testing.T, p Pair, m *Daemon) {
 
 // With an authorizer on one side only there is nothing to copy to or from. It is said once, and all else goes on.
 func TestRightsWithOneAuthorizer(t *testing.T) {
+	t.Parallel()
 	with, without := GuardedPair(t), SharedPair(t)
 	for name, c := range map[string]struct {
 		p      Pair
@@ -230,6 +232,7 @@ func everything(user string) (rules []string) {
 // The guard would bind mirrord itself if it is no super user. Under auto it is left out then, which is said once; under
 // acl that is an error for as long as it lasts, and check says it beforehand.
 func TestReadOnlyNeedsASuperUser(t *testing.T) {
+	t.Parallel()
 	p := GuardedPair(t)
 	for _, c := range []*Cluster{p.S, p.D} {
 		c.Grant(t, everything(Limited)...)

@@ -131,6 +131,7 @@ func (a *Application) complete(c *Cluster, once bool) error {
 // A planned switch-over, twice there and back: producers stop, the application stops where it is, the topic is drained
 // and promoted, and both go on on the other cluster. Every record is worked on exactly once.
 func TestApplicationMovesThereAndBackTwice(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 4)
 	east := NewDaemon(t, p.Mirror("t"))
@@ -172,6 +173,7 @@ func TestApplicationMovesThereAndBackTwice(t *testing.T) {
 // committed, and no record that got there is left out. The source comes back with records that nobody saw here; what
 // differs is exported and copied anew, and the application goes home.
 func TestApplicationSurvivesTheLossOfTheSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 4)
 	s := p.Mirror("t")

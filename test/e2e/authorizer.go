@@ -36,52 +36,46 @@ func Guarded() Options {
 	}}
 }
 
-var guarded struct {
-	pair *Pair
-	dir  string
-}
-
 // GuardedPair is SharedPair with an authorizer and logins on both sides. Access rules are gone, too, when a test ends.
 func GuardedPair(t *testing.T) Pair {
 	t.Helper()
-	if guarded.pair == nil {
-		var err error
-		guarded.dir, err = os.MkdirTemp("", "mirrord-e2e-")
-		must(t, err)
-		guarded.pair = &Pair{newGuarded(t, guarded.dir+"/s", ""), newGuarded(t, guarded.dir+"/d", "")}
-	}
+	p := guarded.take(t, func(dir string) (*Cluster, error) { return newGuarded(dir, "") })
 	t.Cleanup(func() {
-		for _, c := range []*Cluster{guarded.pair.S, guarded.pair.D} {
+		for _, c := range []*Cluster{p.S, p.D} {
 			c.Nodes[0].Proxy.Heal()
 			c.dropACLs(t)
 			c.Reset(t)
 		}
+		guarded.give(p)
 	})
-	return *guarded.pair
+	return p
 }
 
 // StartGuarded starts a cluster with an authorizer that ends with the test.
 func StartGuarded(t *testing.T, heap string) *Cluster {
 	t.Helper()
-	c := newGuarded(t, t.TempDir(), heap)
+	c, err := newGuarded(t.TempDir(), heap)
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
 
-func newGuarded(t *testing.T, dir, heap string) *Cluster {
-	t.Helper()
+func newGuarded(dir, heap string) (*Cluster, error) {
 	o := Guarded()
 	o.Heap = heap
 	c, err := NewCluster(dir, o)
-	must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	var users []kadm.UpsertSCRAM
 	for _, name := range []string{SuperUser, Limited, App, OtherApp} {
 		users = append(users, kadm.UpsertSCRAM{User: name, Mechanism: kadm.ScramSha512, Iterations: 4096, Password: name})
 	}
 	altered, err := c.adm.AlterUserSCRAMs(context.Background(), nil, users)
-	must(t, err)
-	must(t, altered.Error())
-	return c
+	if err == nil {
+		err = altered.Error()
+	}
+	return c, err
 }
 
 func (c *Cluster) dropACLs(t testing.TB) {

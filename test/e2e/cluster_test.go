@@ -16,9 +16,10 @@ func TestHarness(t *testing.T) {
 		c.Topic(t, "equal", 2)
 		c.Topic(t, "other", 1)
 	}
+	now := time.Now()
 	stamped := func(r []*kgo.Record) []*kgo.Record {
 		for _, rec := range r {
-			rec.Timestamp = time.UnixMilli(1_700_000_000_000)
+			rec.Timestamp = now
 		}
 		return r
 	}

@@ -61,6 +61,7 @@ func answeredOnce(t *testing.T, c *Cluster, limit time.Duration) {
 
 // The owner is killed between a command and its outcome, again and again: each command is executed once, in order.
 func TestCommandsAcrossCrashes(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 6)
 	p.S.Topic(t, "u", 1)
@@ -85,6 +86,7 @@ func TestCommandsAcrossCrashes(t *testing.T) {
 // The owner of a mirror is frozen with a command before it; the other instance executes it, and the frozen one, once it
 // goes on, does not do it again.
 func TestCommandsAcrossTakeover(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 6)
 	s := p.Mirror("t")
@@ -148,6 +150,7 @@ func joined(t *testing.T, instances ...*Daemon) {
 
 // Every refusal says why, per topic, and changes nothing; exit codes tell the cases apart.
 func TestCommandsRefused(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	for _, topic := range []string{"t", "u", "v"} {
 		p.S.Topic(t, topic, 1)
@@ -205,6 +208,7 @@ func propertiesFile(t *testing.T, lines ...string) string {
 
 // A secret in clear is refused before it lies in a topic, and by the daemon too should another client have put it there.
 func TestLiteralSecretsRefused(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2-in-clear"
 	p := SharedPair(t)
 	s := p.Mirror()
@@ -252,6 +256,7 @@ func TestLiteralSecretsRefused(t *testing.T) {
 
 // A destination belongs to one group_id: a daemon with another one refuses to run and names the group.
 func TestOneGroupPerDestination(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1)
 	s := p.Mirror("t")
@@ -275,6 +280,7 @@ func TestOneGroupPerDestination(t *testing.T) {
 // A mirror with one and the same cluster on both sides is refused with the cluster's id; nothing is created, and the
 // other mirror goes on.
 func TestSameClusterRefused(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1)
 	p.D.Topic(t, "own", 1)
@@ -301,6 +307,7 @@ func TestSameClusterRefused(t *testing.T) {
 
 // A topic that begins above 0 begins there at the destination, whatever is configured on it, and log starts are followed.
 func TestStartAboveZero(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "plain", 2)
 	p.S.Topic(t, "compacted", 1, "cleanup.policy", "compact")
@@ -358,8 +365,10 @@ func (c *Cluster) trimCompacted(t testing.TB, topic string, to int64) int64 {
 // Records expire at the source while nobody mirrors: with on_lost_range continue that is told once and counted; with
 // fail the partition waits for recover.
 func TestOvertaken(t *testing.T) {
+	t.Parallel()
 	for _, rule := range []string{"continue", "fail"} {
 		t.Run(rule, func(t *testing.T) {
+			t.Parallel()
 			p := SharedPair(t)
 			p.S.Topic(t, "t", 2)
 			s := p.Mirror("t")

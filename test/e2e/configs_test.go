@@ -9,6 +9,7 @@ import (
 // Settings follow the source: what is set there is set here, drift is put right, what the source takes back goes, and
 // what is not mirrord's stays (SPEC §9, §8.8).
 func TestSettingsFollowTheSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	s := p.Mirror(".*")
 	m := NewDaemon(t, s)
@@ -135,6 +136,7 @@ func settingsPaused(t *testing.T, p Pair, m *Daemon) {
 
 // A restart forgets nothing: what mirrord had set is still its own, though the topic list does not change.
 func TestSettingsAfterARestart(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1, "segment.ms", "7200000")
 	m := NewDaemon(t, p.Mirror("t"))

@@ -31,6 +31,7 @@ var changes = []kmsg.Key{
 // A refresh with nothing to do sends a small number of requests to each broker that does not follow from how much there
 // is, and changes nothing. MIRRORD_STORM=1 measures it at 5,000 partitions, 2,000 groups and 2,000 access rules.
 func TestARefreshWithNothingToDo(t *testing.T) {
+	t.Parallel()
 	var p Pair
 	small, large, limit := size{4, 10, 20, 20}, size{12, 25, 120, 120}, 90*time.Second
 	if os.Getenv("MIRRORD_STORM") != "" {

@@ -13,6 +13,7 @@ import (
 
 // Every codec, 16 partitions and a million records each, arrives as it is.
 func TestEveryCodec(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
@@ -51,6 +52,7 @@ func writeMillion(t *testing.T, c *Cluster, topic string, codec kgo.CompressionC
 // Fifty kills at random instants under load lose, double and shift nothing. A static instance id lets the next process
 // take over at once, so that every life does real work.
 func TestKill50(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 8)
 	load := StartLoad(t, p.S, 4000, 8, "t")
@@ -71,6 +73,7 @@ func TestKill50(t *testing.T) {
 // Two instances share a mirror; each in turn is frozen until the other has taken over, and thawed with requests of its
 // own still to send.
 func TestTwoInstancesFrozenInTurn(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 6)
 	load := StartLoad(t, p.S, 3000, 6, "t")
@@ -113,8 +116,10 @@ func progress(t *testing.T, p Pair, topic string, partitions int32, limit time.D
 
 // Answers to appends and markers are lost after the broker has acted on them.
 func TestSwallowedAnswers(t *testing.T) {
+	t.Parallel()
 	for _, fillers := range []string{"markers", "transactions"} {
 		t.Run(fillers, func(t *testing.T) {
+			t.Parallel()
 			p := SharedPair(t)
 			p.S.Topic(t, "plain", 3)
 			p.S.Topic(t, "aborts", 2)
@@ -258,6 +263,7 @@ func TestR4_DataOlderThanProducerIDExpiration(t *testing.T) {
 // A batch larger than what the source itself would take today: its limit was lowered after the batch was written. The
 // destination's limit is looked at and raised, and the partition goes on.
 func TestBatchAboveTheSourcesPresentLimit(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1, "max.message.bytes", "5000000")
 	big := make([]byte, 3_000_000)

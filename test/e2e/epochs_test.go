@@ -134,6 +134,7 @@ func (c *Cluster) reassignForGood(t *testing.T, topic string) []int32 {
 
 // On one broker no leader epoch can be raised: that is said once, and keeps nothing from being promoted.
 func TestEpochsOfOneBroker(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 4)
 	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)

@@ -24,6 +24,7 @@ func (p Pair) Back(topics ...string) Settings {
 
 // There, back and there again: each way copies exactly what the other side lacks, at no offset twice.
 func TestFailbackCopiesNothingTwice(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 2)
 	for i := range int32(2) {
@@ -77,6 +78,7 @@ type exportedHeader struct {
 // place by itself; reseeding saves the tail to a file, from which every record can be produced again as it was, copies
 // the topic anew with its settings, and commits the group's offsets again.
 func TestFailbackDiverged(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1, "cleanup.policy", "delete", "max.message.bytes", "3000000", "retention.ms", "-1")
 	p.S.Send(t, nil, Numbered("t", 0, 0, 950)...)
@@ -191,6 +193,7 @@ func (e exported) record() *kgo.Record {
 // Verify finds where both sides part though no epoch, no length and no last mirrored offset tells: deep inside logs of
 // equal length, record by record.
 func TestVerifyFindsTheSeamByItself(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	const n = 30_000
 	for _, topic := range []string{"early", "late", "equal"} {
@@ -229,6 +232,7 @@ func TestVerifyFindsTheSeamByItself(t *testing.T) {
 // A topic that stamps or deletes records by its own rules must have the mirror's rules before the first record of a new
 // start arrives, there as on the way back: what its broker stamps or deletes cannot be undone.
 func TestR8_SettingsComeBeforeRecordsAtEachStart(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	long := fmt.Sprint(int64(365 * 24 * time.Hour / time.Millisecond))
 	p.S.Topic(t, "stamps", 1, "message.timestamp.type", "LogAppendTime")

@@ -99,6 +99,7 @@ func (c *Cluster) allowExact(t *testing.T) {
 // The daemon is killed again and again while it promotes, transactions open among it: whatever step it had reached, the
 // next one brings all topics to STOPPED, with the position recorded once, no transaction left open, and others can write.
 func TestR19_StopAcrossCrashes(t *testing.T) {
+	t.Parallel()
 	rounds, partitions := 3, int32(16)
 	if os.Getenv("MIRRORD_STORM") != "" {
 		rounds = 60
@@ -180,6 +181,7 @@ func epochsKnown(t *testing.T, p Pair, topics ...string) {
 // The source does not answer any more, and the daemon is restarted on top; some partitions have FAILED, some are PAUSED,
 // one is being seeded, one waits for a topic to come: a stop promotes all within ten seconds.
 func TestStopWithoutSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	topics := []string{"mirrored", "paused", "failed", "diverged", "seeding"}
 	for _, topic := range topics {
@@ -242,6 +244,7 @@ func visibleFillers(t *testing.T, c *Cluster, topic string, log Log) (n int) {
 
 // A planned switch-over waits until nothing is missing, and promotes nothing where that is not reached in time.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 4)
 	p.S.Topic(t, "busy", 4)
@@ -287,6 +290,7 @@ func TestDrain(t *testing.T) {
 
 // plan says what a stop would lose now: records, open transactions, group offsets; nothing is changed by asking.
 func TestPlanTellsWhatAStopLoses(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 2)
 	m := NewDaemon(t, p.Mirror("t"))
@@ -330,6 +334,7 @@ func TestPlanTellsWhatAStopLoses(t *testing.T) {
 // Each failure that waiting cannot heal is told with its reason, tried no more, and leaves the others alone; it obeys
 // pause and stop, and a recover heals those that can be.
 func TestFailuresThatWait(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	topics := []string{"diverged", "longer", "source-gone", "source-again", "gone", "again", "foreign"}
 	at := time.Now()
@@ -397,6 +402,7 @@ func TestFailuresThatWait(t *testing.T) {
 // A source that does not answer is tried for ever, uses up no attempt and floods nothing; the moment it is back, all goes
 // on.
 func TestUnreachableSourceUsesUpNoAttempt(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 8)
 	s := p.Proxied("t")
@@ -428,6 +434,7 @@ func TestUnreachableSourceUsesUpNoAttempt(t *testing.T) {
 // Both directions at once would go in a circle: the second one is refused, and becomes possible by stopping the first,
 // which is a failback. What both sides share is not copied again.
 func TestMirrorLoopRefusedAndFailback(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 3)
 	there := NewDaemon(t, p.Mirror("t"))

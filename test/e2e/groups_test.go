@@ -15,6 +15,7 @@ import (
 
 // Committed offsets follow the source (SPEC §9).
 func TestGroupsFollowTheSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	s := p.Mirror(".*")
 	s.MirrorExtra = []string{"groups_exclude: [never-.*]", `topics_exclude: ["__.*", unmirrored]`}
@@ -327,6 +328,7 @@ func groupSpans(t *testing.T, p Pair, m *Daemon) {
 // Offsets that nobody commits any more at the source live as long at the destination, whose brokers would forget them:
 // they are committed again in time. With MIRRORD_STORM=1 the brokers' patience is waited out, too.
 func TestGroupsOutliveTheDestinationsRetention(t *testing.T) {
+	t.Parallel()
 	p := Pair{SharedPair(t).S, StartCluster(t, Options{Props: map[string]string{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}})}
 	p.S.Topic(t, "t", 1)
 	p.S.Send(t, nil, Numbered("t", 0, 0, 100)...)

@@ -169,6 +169,7 @@ func (c *Cluster) restore(t *testing.T, from string) {
 // A source topic deleted and created again fails the copy, which stays, whether the new one is shorter or longer and
 // whether mirrord runs or not; recover copies the new one.
 func TestRecreatedSourceTopic(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	sizes := map[string]int{"shorter": 10, "longer": 300, "equal": 100}
 	for topic := range sizes {

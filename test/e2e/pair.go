@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,51 +17,79 @@ import (
 // Pair is a source and a destination.
 type Pair struct{ S, D *Cluster }
 
-var shared struct {
-	pair *Pair
-	dir  string
+// shared and guarded lend pairs of clusters that outlive the tests: see SharedPair and GuardedPair.
+var shared, guarded pool
+
+// pool lends pairs of clusters, each to one test at a time, and starts another when all are out.
+type pool struct {
+	mu   sync.Mutex // guards the rest
+	free []Pair
+	all  []Pair
+	dirs []string
+}
+
+// take gives a pair that nobody else has.
+func (l *pool) take(t *testing.T, start func(dir string) (*Cluster, error)) Pair {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.free); n > 0 {
+		p := l.free[n-1]
+		l.free = l.free[:n-1]
+		return p
+	}
+	dir, err := os.MkdirTemp("", "mirrord-e2e-")
+	must(t, err)
+	l.dirs = append(l.dirs, dir)
+	s, err := start(filepath.Join(dir, "s"))
+	must(t, err)
+	d, err := start(filepath.Join(dir, "d"))
+	must(t, err)
+	p := Pair{s, d}
+	l.all = append(l.all, p)
+	return p
+}
+
+func (l *pool) give(p Pair) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free = append(l.free, p)
+}
+
+// close ends all clusters that were started.
+func (l *pool) close() {
+	for _, p := range l.all {
+		p.S.Close()
+		p.D.Close()
+	}
+	for _, dir := range l.dirs {
+		os.RemoveAll(dir)
+	}
 }
 
 // TestMain ends the clusters that tests share.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	shared.pair.close(shared.dir)
-	guarded.pair.close(guarded.dir)
+	shared.close()
+	guarded.close()
 	os.Exit(code)
-}
-
-// close ends both clusters of a pair that was used.
-func (p *Pair) close(dir string) {
-	if p != nil {
-		p.S.Close()
-		p.D.Close()
-		os.RemoveAll(dir)
-	}
 }
 
 // SharedPair gives two single-node clusters that tests use one after another; topics, groups and broker settings are
 // gone when the test ends. Tests that damage a cluster start their own.
 func SharedPair(t *testing.T) Pair {
 	t.Helper()
-	if shared.pair == nil {
-		var err error
-		shared.dir, err = os.MkdirTemp("", "mirrord-e2e-")
-		must(t, err)
-		s, err := NewCluster(shared.dir+"/s", Options{})
-		must(t, err)
-		d, err := NewCluster(shared.dir+"/d", Options{})
-		must(t, err)
-		shared.pair = &Pair{s, d}
-	}
+	p := shared.take(t, func(dir string) (*Cluster, error) { return NewCluster(dir, Options{}) })
 	t.Cleanup(func() {
-		for _, c := range []*Cluster{shared.pair.S, shared.pair.D} {
+		for _, c := range []*Cluster{p.S, p.D} {
 			for _, n := range c.Nodes {
 				n.Proxy.Heal()
 			}
 			c.Reset(t)
 		}
+		shared.give(p)
 	})
-	return *shared.pair
+	return p
 }
 
 // Reset deletes all topics and groups, so that the next test begins with an empty cluster.

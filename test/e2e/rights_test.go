@@ -102,6 +102,7 @@ func functions(t *testing.T, p Pair, round int) (do func(), checks map[string]fu
 // With exactly the documented rights everything works. Without any one of them the lack is told with cluster, operation
 // and right, what does not need it goes on, and once it is granted again all goes on without a restart (case B066).
 func TestB066_EachDocumentedRightIsNeededAndMissed(t *testing.T) {
+	t.Parallel()
 	p := GuardedPair(t)
 	on := map[string]*Cluster{"source": p.S, "destination": p.D}
 	rights := documentedRights(t)

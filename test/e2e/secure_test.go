@@ -211,6 +211,7 @@ func notToBeFound(t *testing.T, p Pair, m *Daemon, secret string) {
 // Wrong secrets and untrusted certificates are told without the secret, and the service lives on and comes up by itself
 // once they are right.
 func TestWrongSecrets(t *testing.T) {
+	t.Parallel()
 	p := GuardedPair(t)
 	p.S.Topic(t, "t", 1)
 	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)

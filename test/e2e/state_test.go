@@ -41,6 +41,7 @@ func want[T comparable](t testing.TB, what string, got, want T) {
 // The two record types of the design lie in the topic byte for byte as written there, each in the shard that its key
 // hashes to; the reader below shares no code with the product.
 func TestStateRecords(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 3)
 	p.S.Send(t, nil, Numbered("t", 1, 0, 70)...)
@@ -150,6 +151,7 @@ func designShard(key string, shards int32) int32 {
 // The state topic is deleted under a running instance: it is created again with all that was known, so what was paused
 // stays paused and what was stopped stays stopped, also for the next process.
 func TestStateTopicLost(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	topics := []string{"mirrored", "paused", "stopped"}
 	for _, topic := range topics {
@@ -195,6 +197,7 @@ func TestStateTopicLost(t *testing.T) {
 // The state topic is gone when nobody runs who knows what it held: topics that hold data come back PAUSED and say so;
 // those that hold none are simply mirrored.
 func TestStateTopicRecreatedEmpty(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	for _, topic := range []string{"full", "fresh"} {
 		p.S.Topic(t, topic, 1)
@@ -227,6 +230,7 @@ func TestStateTopicRecreatedEmpty(t *testing.T) {
 
 // A state topic made by hand with a policy that loses state is corrected and told; its partition count is used as found.
 func TestStateTopicWithAnotherPolicy(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 4)
 	p.D.Topic(t, statestore.StateTopic, 3, "cleanup.policy", "delete", "retention.ms", "60000")
@@ -245,6 +249,7 @@ func TestStateTopicWithAnotherPolicy(t *testing.T) {
 // A record that cannot be read stops its shard, which says so everywhere, and no other; a record of an unknown type is
 // skipped and counted.
 func TestStateTopicWithForeignRecords(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 12)
 	m := NewDaemon(t, p.Mirror("t"))

@@ -11,6 +11,7 @@ import (
 // Topics follow the source: what appears, grows, goes and comes back there, and what happens to the copy (SPEC §9). All
 // parts share one mirror, so each also shows that what befalls one topic leaves the others alone.
 func TestTopicsFollowTheSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	s := p.Mirror(".*")
 	s.MirrorExtra = []string{`topics_exclude: ["__.*", "never-.*"]`}
@@ -198,6 +199,7 @@ func topicNotOurs(t *testing.T, p Pair, m *Daemon) {
 
 // An edit that newly excludes a topic stops it, like by command; taking the exclusion back includes it again.
 func TestEditedExclusionStopsTopics(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "keep", 1)
 	p.S.Topic(t, "drop", 1)
@@ -224,6 +226,7 @@ func TestEditedExclusionStopsTopics(t *testing.T) {
 
 // More copies than the destination has brokers are refused, told with the topic, and tried again: an edit is enough.
 func TestReplicationFactorBeyondTheDestination(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1)
 	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)

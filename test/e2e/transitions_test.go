@@ -65,6 +65,7 @@ func (s stage) held(c *Cluster) {
 // Every transition of the table is made on a real cluster: by command, by failure and its retry, or by request; and every
 // other one that can be asked for is refused. States that last for a moment only are held by clusters that do not answer.
 func TestEveryTransition(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	set := p.Proxied()
 	set.Retry = "initial_backoff: 2500ms, max_backoff: 2500ms"

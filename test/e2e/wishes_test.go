@@ -9,6 +9,7 @@ import (
 // A command is executed by the one owner of the mirror's shard, and obeyed by the owners of the partitions, who learn of
 // it from the state topic alone: neither instance is ever given the other's address.
 func TestR18_OwnersObeyWishesOfAnotherInstance(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 12)
 	one, two := NewDaemon(t, p.Mirror("t")), NewDaemon(t, p.Mirror("t"))
