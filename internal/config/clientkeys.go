@@ -149,28 +149,6 @@ func (p *applying) jaas(v string) error {
 	return errors.Join(errs...)
 }
 
-// securityProperties are the properties that give s.
-func securityProperties(s mirror.Security) map[string]string {
-	out := map[string]string{
-		"security.protocol": s.Protocol, "sasl.mechanism": s.SASL.Mechanism,
-		"sasl.username": s.SASL.Username, "sasl.password": string(s.SASL.Password),
-		"sasl.oauthbearer.token.endpoint.url":               s.SASL.TokenEndpoint,
-		"sasl.oauthbearer.client.credentials.client.id":     s.SASL.ClientID,
-		"sasl.oauthbearer.client.credentials.client.secret": string(s.SASL.ClientSecret),
-		"sasl.oauthbearer.scope":                            s.SASL.Scope,
-		"ssl.truststore.location":                           s.TLS.CAFile,
-		"ssl.certificate.location":                          s.TLS.CertFile,
-		"ssl.key.location":                                  s.TLS.KeyFile,
-		"ssl.endpoint.identification.algorithm":             "https",
-	}
-	if s.TLS.SkipHostname {
-		out["ssl.endpoint.identification.algorithm"] = ""
-	} else {
-		delete(out, "ssl.endpoint.identification.algorithm")
-	}
-	return out
-}
-
 // LoadClientSecurity reads the Kafka client properties of --command-config. Keys that have nothing to do with the
 // connection are ignored, as every Kafka tool does. Literal secrets are allowed, since the file stays on this host;
 // they are passed on through this process's environment.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/magiconair/properties"
@@ -177,43 +176,6 @@ func (p *applying) checkTogether() {
 	if d.Transactions == mirror.Exact && d.Fillers == mirror.Transactions {
 		p.note("fillers", errors.New("transactions cannot fill the holes of a mirror with transactions=exact, which needs markers"))
 	}
-}
-
-// Properties is a definition as the properties that ApplyProperties reads, defaults included, without empty values.
-func Properties(d mirror.Definition) map[string]string {
-	out := map[string]string{"bootstrap.servers": strings.Join(d.Source.BootstrapServers, ",")}
-	for key, s := range mirrorKeys() {
-		out[key] = plain(s, &d)
-	}
-	maps.Copy(out, securityProperties(d.Source.Security))
-	maps.DeleteFunc(out, func(key, value string) bool { return value == "" && !emptyMeansSomething[key] })
-	return out
-}
-
-// emptyMeansSomething are keys whose default is not empty.
-var emptyMeansSomething = map[string]bool{
-	"topics.exclude": true, "groups.include": true, "acls.include": true,
-	"topic.properties.exclude": true, "ssl.endpoint.identification.algorithm": true,
-}
-
-// plain is a setting's value as a property has it.
-func plain(s setting[mirror.Definition], d *mirror.Definition) string {
-	value := s.format(d)
-	if s.kind == texts.name {
-		var items []string
-		for item := range strings.SplitSeq(strings.Trim(value, "[]"), ", ") {
-			items = append(items, unquoted(item))
-		}
-		return strings.Join(items, ",")
-	}
-	return unquoted(value)
-}
-
-func unquoted(s string) string {
-	if text, err := strconv.Unquote(s); err == nil {
-		return text
-	}
-	return s
 }
 
 func absolute(path string) error {

@@ -16,14 +16,6 @@ type Config struct {
 	Retry          mirror.Backoff
 }
 
-// DefaultConfig is what an empty file means.
-func DefaultConfig() Config {
-	return Config{
-		GroupID: "mirrord", SessionTimeout: 10 * time.Second,
-		Retry: mirror.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Minute, MaxAttempts: 20},
-	}
-}
-
 // Validate reports every problem at once, each with its key.
 func (c Config) Validate() error {
 	var errs []error

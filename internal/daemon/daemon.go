@@ -147,9 +147,6 @@ func instanceName(cfg *config.Config) string {
 	return base + "-" + rand.Text()[:6]
 }
 
-// Addr is the address of the HTTP server.
-func (d *Daemon) Addr() string { return d.server.Addr() }
-
 // Run runs until ctx ends, then stops in order within 10 s. The error tells what this instance cannot go on with; a
 // shutdown that was asked for is none, even if something was left behind.
 func (d *Daemon) Run(ctx context.Context) error {

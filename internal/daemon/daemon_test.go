@@ -192,7 +192,7 @@ func launch(t *testing.T, file string) *instance {
 func (in *instance) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + in.Addr() + path)
+	resp, err := client.Get("http://" + in.server.Addr() + path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"mirrord/internal/config"
-	"mirrord/internal/coordinator"
 	"mirrord/internal/fetcher"
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -20,9 +19,7 @@ func TestDefaultsOfTheFileAreThoseOfThePackages(t *testing.T) {
 	d := config.Default()
 	for _, c := range []struct{ name, got, want any }{
 		{"fetcher", fetcherConfig(&d), fetcher.DefaultConfig()},
-		{"coordinator", coordinatorConfig(&d), coordinator.DefaultConfig()},
 		{"metadata", mmmConfig(&d), mmm.DefaultConfig()},
-		{"state store", statestore.Config{NumPartitions: d.StateTopic.NumPartitions, ReplicationFactor: d.StateTopic.ReplicationFactor, GroupID: d.GroupID}, statestore.DefaultConfig()},
 	} {
 		if !reflect.DeepEqual(c.got, c.want) {
 			t.Errorf("%s: file says %+v, package %+v", c.name, c.got, c.want)

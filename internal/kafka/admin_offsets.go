@@ -92,36 +92,47 @@ func readGroupOffsets(g kmsg.OffsetFetchResponseGroup) GroupOffsets {
 // committed.
 func (c *Cluster) CommitOffsets(ctx context.Context, group string, offsets map[TopicPartition]CommittedOffset) map[TopicPartition]error {
 	op := "commit offsets of group " + group
-	failed := map[TopicPartition]error{}
-	for tp := range offsets {
-		failed[tp] = missing(op)
-	}
-	resp, err := effect[*kmsg.OffsetCommitResponse](ctx, c, op, commitRequest(group, offsets))
+	tps := slices.Collect(maps.Keys(offsets))
+	resp, err := effect[*kmsg.OffsetCommitResponse](ctx, c, op, commitRequest(group, tps, offsets))
+	return failedPartitions(op, tps, err, func(note noteOf) {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				note(t.Topic, p.Partition, p.ErrorCode, nil)
+			}
+		}
+	})
+}
+
+// noteOf takes in what an answer says of one partition.
+type noteOf func(topic string, partition int32, code int16, message *string)
+
+// failedPartitions tells what failed of an effect on partitions: err for all of them, or what read notes. A partition of
+// which nothing is noted has failed, too.
+func failedPartitions(op string, tps []TopicPartition, err error, read func(noteOf)) map[TopicPartition]error {
+	failed := make(map[TopicPartition]error, len(tps))
 	if err != nil {
-		setAll(failed, slices.Collect(maps.Keys(offsets)), err)
+		setAll(failed, tps, err)
 		return failed
 	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			failed[TopicPartition{t.Topic, p.Partition}] = answerError(op, p.ErrorCode, nil)
-		}
-	}
+	setAll(failed, tps, missing(op))
+	read(func(topic string, partition int32, code int16, message *string) {
+		failed[TopicPartition{topic, partition}] = answerError(op, code, message)
+	})
 	dropNil(failed)
 	return failed
 }
 
-func commitRequest(group string, offsets map[TopicPartition]CommittedOffset) *kmsg.OffsetCommitRequest {
+func commitRequest(group string, tps []TopicPartition, offsets map[TopicPartition]CommittedOffset) *kmsg.OffsetCommitRequest {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group, req.Generation, req.RetentionTimeMillis = group, -1, -1
-	topics := map[string][]kmsg.OffsetCommitRequestTopicPartition{}
-	for tp, o := range offsets {
-		p := kmsg.NewOffsetCommitRequestTopicPartition()
-		p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = tp.Partition, o.Offset, o.LeaderEpoch, kmsg.StringPtr(o.Metadata)
-		topics[tp.Topic] = append(topics[tp.Topic], p)
-	}
-	for name, partitions := range topics {
+	for topic, of := range byTopic(tps) {
 		t := kmsg.NewOffsetCommitRequestTopic()
-		t.Topic, t.Partitions = name, partitions
+		t.Topic = topic
+		for _, tp := range of {
+			p, o := kmsg.NewOffsetCommitRequestTopicPartition(), offsets[tp]
+			p.Partition, p.Offset, p.LeaderEpoch, p.Metadata = tp.Partition, o.Offset, o.LeaderEpoch, kmsg.StringPtr(o.Metadata)
+			t.Partitions = append(t.Partitions, p)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	return req
@@ -153,34 +164,27 @@ func (c *Cluster) CommitMany(ctx context.Context, groups map[string]map[TopicPar
 // that are not in the result have none. Needs Kafka 2.4.
 func (c *Cluster) DeleteOffsets(ctx context.Context, group string, partitions []TopicPartition) map[TopicPartition]error {
 	op := "delete offsets of group " + group
-	failed := map[TopicPartition]error{}
-	topics := map[string][]kmsg.OffsetDeleteRequestTopicPartition{}
-	for _, tp := range partitions {
-		failed[tp] = missing(op)
-		p := kmsg.NewOffsetDeleteRequestTopicPartition()
-		p.Partition = tp.Partition
-		topics[tp.Topic] = append(topics[tp.Topic], p)
-	}
 	req := kmsg.NewPtrOffsetDeleteRequest()
 	req.Group = group
-	for name, ps := range topics {
+	for topic, of := range byTopic(partitions) {
 		t := kmsg.NewOffsetDeleteRequestTopic()
-		t.Topic, t.Partitions = name, ps
+		t.Topic = topic
+		for _, tp := range of {
+			p := kmsg.NewOffsetDeleteRequestTopicPartition()
+			p.Partition = tp.Partition
+			t.Partitions = append(t.Partitions, p)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := effect[*kmsg.OffsetDeleteResponse](ctx, c, op, req)
 	if err == nil {
 		err = answerError(op, resp.ErrorCode, nil)
 	}
-	if err != nil {
-		setAll(failed, partitions, err)
-		return failed
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			failed[TopicPartition{t.Topic, p.Partition}] = answerError(op, p.ErrorCode, nil)
+	return failedPartitions(op, partitions, err, func(note noteOf) {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				note(t.Topic, p.Partition, p.ErrorCode, nil)
+			}
 		}
-	}
-	dropNil(failed)
-	return failed
+	})
 }

@@ -82,15 +82,14 @@ func (c *Cluster) alterPlacement(ctx context.Context, op string, to map[TopicPar
 func (c *Cluster) placementRequest(chunk []TopicPartition, to map[TopicPartition][]int32) *kmsg.AlterPartitionAssignmentsRequest {
 	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
 	req.TimeoutMillis = c.brokerMillis()
-	topics := map[string][]kmsg.AlterPartitionAssignmentsRequestTopicPartition{}
-	for _, tp := range chunk {
-		p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
-		p.Partition, p.Replicas = tp.Partition, to[tp]
-		topics[tp.Topic] = append(topics[tp.Topic], p)
-	}
-	for name, ps := range topics {
+	for topic, of := range byTopic(chunk) {
 		t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
-		t.Topic, t.Partitions = name, ps
+		t.Topic = topic
+		for _, tp := range of {
+			p := kmsg.NewAlterPartitionAssignmentsRequestTopicPartition()
+			p.Partition, p.Replicas = tp.Partition, to[tp]
+			t.Partitions = append(t.Partitions, p)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	return req
@@ -128,13 +127,12 @@ func (c *Cluster) ElectPreferred(ctx context.Context, of []TopicPartition) map[T
 func (c *Cluster) electRequest(of []TopicPartition) *kmsg.ElectLeadersRequest {
 	req := kmsg.NewPtrElectLeadersRequest()
 	req.TimeoutMillis, req.ElectionType = c.brokerMillis(), 0
-	topics := map[string][]int32{}
-	for _, tp := range of {
-		topics[tp.Topic] = append(topics[tp.Topic], tp.Partition)
-	}
-	for name, ps := range topics {
+	for topic, tps := range byTopic(of) {
 		t := kmsg.NewElectLeadersRequestTopic()
-		t.Topic, t.Partitions = name, ps
+		t.Topic = topic
+		for _, tp := range tps {
+			t.Partitions = append(t.Partitions, tp.Partition)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	return req

@@ -63,10 +63,10 @@ func (c *Cluster) deleteRecords(ctx context.Context, req *kmsg.DeleteRecordsRequ
 }
 
 // byTopic sorts partitions into their topics.
-func byTopic(tps []TP) map[string][]TP {
-	topics := map[string][]TP{}
+func byTopic[T interface{ topic() string }](tps []T) map[string][]T {
+	topics := map[string][]T{}
 	for _, tp := range tps {
-		topics[tp.Topic] = append(topics[tp.Topic], tp)
+		topics[tp.topic()] = append(topics[tp.topic()], tp)
 	}
 	return topics
 }

@@ -26,6 +26,8 @@ type TopicPartition struct {
 // String is topic-partition.
 func (t TopicPartition) String() string { return fmt.Sprintf("%s-%d", t.Topic, t.Partition) }
 
+func (t TopicPartition) topic() string { return t.Topic }
+
 // Name is the partition's name alone.
 func (t TP) Name() TopicPartition { return TopicPartition{t.Topic, t.Partition} }
 

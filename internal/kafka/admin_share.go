@@ -65,36 +65,30 @@ func readShareOffsets(g kmsg.DescribeShareGroupOffsetsResponseGroup) ShareOffset
 // Partitions that are not in the result are set.
 func (c *Cluster) AlterShareOffsets(ctx context.Context, group string, starts map[TopicPartition]int64) map[TopicPartition]error {
 	op := "set offsets of share group " + group
-	failed := map[TopicPartition]error{}
-	topics := map[string][]kmsg.AlterShareGroupOffsetsRequestTopicPartition{}
-	for tp, start := range starts {
-		failed[tp] = missing(op)
-		p := kmsg.NewAlterShareGroupOffsetsRequestTopicPartition()
-		p.Partition, p.StartOffset = tp.Partition, start
-		topics[tp.Topic] = append(topics[tp.Topic], p)
-	}
+	tps := slices.Collect(maps.Keys(starts))
 	req := kmsg.NewPtrAlterShareGroupOffsetsRequest()
 	req.GroupID = group
-	for name, ps := range topics {
+	for topic, of := range byTopic(tps) {
 		t := kmsg.NewAlterShareGroupOffsetsRequestTopic()
-		t.Topic, t.Partitions = name, ps
+		t.Topic = topic
+		for _, tp := range of {
+			p := kmsg.NewAlterShareGroupOffsetsRequestTopicPartition()
+			p.Partition, p.StartOffset = tp.Partition, starts[tp]
+			t.Partitions = append(t.Partitions, p)
+		}
 		req.Topics = append(req.Topics, t)
 	}
 	resp, err := effect[*kmsg.AlterShareGroupOffsetsResponse](ctx, c, op, req)
 	if err == nil {
 		err = answerError(op, resp.ErrorCode, resp.ErrorMessage)
 	}
-	if err != nil {
-		setAll(failed, slices.Collect(maps.Keys(starts)), err)
-		return failed
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			failed[TopicPartition{t.Topic, p.Partition}] = answerError(op, p.ErrorCode, p.ErrorMessage)
+	return failedPartitions(op, tps, err, func(note noteOf) {
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				note(t.Topic, p.Partition, p.ErrorCode, p.ErrorMessage)
+			}
 		}
-	}
-	dropNil(failed)
-	return failed
+	})
 }
 
 // DeleteShareOffsets forgets a share group's state in whole topics. Topics that are not in the result are forgotten.

@@ -171,9 +171,6 @@ func is(err error, codes ...*kerr.Error) bool {
 	return ok && slices.Contains(codes, e)
 }
 
-// StaleLeader tells that what is known about the partition's leader is out of date; ask for metadata, then go to the new one.
-func StaleLeader(err error) bool { return NotLeader(err) || FencedLeaderEpoch(err) }
-
 // NotLeader tells that the broker asked does not lead the partition, or not any more. As an answer to Produce it does not tell
 // whether the batch was stored (see AfterAppendDoubt).
 func NotLeader(err error) bool {
@@ -205,11 +202,6 @@ func InvalidProducerEpoch(err error) bool {
 
 // CoordinatorFenced tells that a marker with a higher coordinator epoch was written before.
 func CoordinatorFenced(err error) bool { return is(err, kerr.TransactionCoordinatorFenced) }
-
-// InvalidTxnState tells that transactional data was refused by transaction verification.
-func InvalidTxnState(err error) bool {
-	return is(err, kerr.InvalidTxnState, kerr.InvalidProducerIDMapping, kerr.TransactionAbortable)
-}
 
 // ConcurrentTransactions tells that the transactional id's last transaction is being completed; ask again.
 func ConcurrentTransactions(err error) bool { return is(err, kerr.ConcurrentTransactions) }

@@ -76,6 +76,8 @@ type TP struct {
 // String is topic-partition.
 func (t TP) String() string { return fmt.Sprintf("%s-%d", t.Topic, t.Partition) }
 
+func (t TP) topic() string { return t.Topic }
+
 // Metadata asks the cluster now, past every cache, and never creates a topic. No topics given: all of them. Topics that
 // do not exist are in the answer, with their error.
 func (c *Cluster) Metadata(ctx context.Context, topics ...string) (Metadata, error) {

@@ -93,19 +93,15 @@ func listOffsets(tps []located, replica int32, place int64, isolation Isolation)
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID, req.IsolationLevel = replica, int8(isolation)
 	req.TimeoutMillis = offsetsTimeout // the default of 30 s would make a silent connection seem alive for so long
-	topics := map[string]int{}
-	for _, tp := range tps {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
-			t := kmsg.NewListOffsetsRequestTopic()
-			t.Topic = tp.Topic
-			req.Topics = append(req.Topics, t)
+	for topic, of := range byTopic(tps) {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = topic
+		for _, tp := range of {
+			p := kmsg.NewListOffsetsRequestTopicPartition()
+			p.Partition, p.CurrentLeaderEpoch, p.Timestamp = tp.Partition, tp.epoch, place
+			t.Partitions = append(t.Partitions, p)
 		}
-		p := kmsg.NewListOffsetsRequestTopicPartition()
-		p.Partition, p.CurrentLeaderEpoch, p.Timestamp = tp.Partition, tp.epoch, place
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+		req.Topics = append(req.Topics, t)
 	}
 	return req
 }
@@ -178,19 +174,15 @@ func (c *Cluster) EpochEnds(ctx context.Context, queries []EpochQuery) map[TP]Ep
 func epochRequest(tps []located, epochs map[TP]int32) *kmsg.OffsetForLeaderEpochRequest {
 	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 	req.ReplicaID = debugReplica
-	topics := map[string]int{}
-	for _, tp := range tps {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
-			t := kmsg.NewOffsetForLeaderEpochRequestTopic()
-			t.Topic = tp.Topic
-			req.Topics = append(req.Topics, t)
+	for topic, of := range byTopic(tps) {
+		t := kmsg.NewOffsetForLeaderEpochRequestTopic()
+		t.Topic = topic
+		for _, tp := range of {
+			p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+			p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = tp.Partition, tp.epoch, epochs[tp.TP]
+			t.Partitions = append(t.Partitions, p)
 		}
-		p := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-		p.Partition, p.CurrentLeaderEpoch, p.LeaderEpoch = tp.Partition, tp.epoch, epochs[tp.TP]
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+		req.Topics = append(req.Topics, t)
 	}
 	return req
 }

@@ -37,17 +37,13 @@ func (c *Cluster) Producers(ctx context.Context, tps []TP) map[TP]ProducersResul
 
 func describeProducers(tps []located) *kmsg.DescribeProducersRequest {
 	req := kmsg.NewPtrDescribeProducersRequest()
-	topics := map[string]int{}
-	for _, tp := range tps {
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
-			t := kmsg.NewDescribeProducersRequestTopic()
-			t.Topic = tp.Topic
-			req.Topics = append(req.Topics, t)
+	for topic, of := range byTopic(tps) {
+		t := kmsg.NewDescribeProducersRequestTopic()
+		t.Topic = topic
+		for _, tp := range of {
+			t.Partitions = append(t.Partitions, tp.Partition)
 		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, tp.Partition)
+		req.Topics = append(req.Topics, t)
 	}
 	return req
 }

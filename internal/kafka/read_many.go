@@ -50,24 +50,20 @@ func (c *Cluster) ReadMany(ctx context.Context, at []ReadAt, opts ReadOptions) m
 // fetchMany sends one fetch. Topics go by id only if all have one.
 func (c *Cluster) fetchMany(ctx context.Context, broker int32, tps []located, index map[TP]ReadAt, opts ReadOptions) (*kmsg.FetchResponse, error) {
 	req := newFetchRequest(FetchConfig{Isolation: opts.Isolation, MaxBytes: opts.MaxBytes})
-	topics := map[string]int{}
-	for _, tp := range tps {
-		if tp.TopicID.IsZero() {
+	for topic, of := range byTopic(tps) {
+		t := kmsg.NewFetchRequestTopic()
+		t.Topic, t.TopicID = topic, of[0].TopicID
+		if of[0].TopicID.IsZero() {
 			req.Version = fetchByName
 		}
-		i, ok := topics[tp.Topic]
-		if !ok {
-			i = len(req.Topics)
-			topics[tp.Topic] = i
-			t := kmsg.NewFetchRequestTopic()
-			t.Topic, t.TopicID = tp.Topic, tp.TopicID
-			req.Topics = append(req.Topics, t)
+		for _, tp := range of {
+			p := FetchPartition{
+				Partition: tp.Partition, Offset: index[tp.TP].Offset, LeaderEpoch: tp.epoch,
+				LastFetchedEpoch: -1, MaxBytes: index[tp.TP].MaxBytes,
+			}
+			t.Partitions = append(t.Partitions, fetchPartition(&p))
 		}
-		p := FetchPartition{
-			Partition: tp.Partition, Offset: index[tp.TP].Offset, LeaderEpoch: tp.epoch,
-			LastFetchedEpoch: -1, MaxBytes: index[tp.TP].MaxBytes,
-		}
-		req.Topics[i].Partitions = append(req.Topics[i].Partitions, fetchPartition(&p))
+		req.Topics = append(req.Topics, t)
 	}
 	answers, err := c.look(ctx, laneKey{broker, laneRead}, req)
 	if err != nil {

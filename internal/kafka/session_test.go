@@ -255,7 +255,7 @@ func TestFetchedPartition(t *testing.T) {
 		p.AbortedTransactions = append(p.AbortedTransactions, a)
 	}
 	f := fetched(&p)
-	if !FencedLeaderEpoch(f.Err) || !StaleLeader(f.Err) || f.Leader != (Leader{2, 5}) || f.Diverging != (mirror.Position{LeaderEpoch: 4, Offset: 77}) {
+	if !FencedLeaderEpoch(f.Err) || f.Leader != (Leader{2, 5}) || f.Diverging != (mirror.Position{LeaderEpoch: 4, Offset: 77}) {
 		t.Errorf("%+v", f)
 	}
 	if !slices.Equal(f.Aborted, []AbortedTxn{{1, 3}, {1, 9}}) {

@@ -106,16 +106,6 @@ func TestIdentityIDIsStoredFormat(t *testing.T) {
 	}
 }
 
-func TestTopicIDRoundTrip(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		id := TopicID(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "id"))
-		got, err := ParseTopicID(id.String())
-		if err != nil || got != id {
-			t.Fatalf("ParseTopicID(%q) = %v, %v", id.String(), got, err)
-		}
-	})
-}
-
 func TestBackoffIsBounded(t *testing.T) {
 	b := Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Minute, MaxAttempts: 20}
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,15 +14,6 @@ func (id TopicID) String() string { return base64.RawURLEncoding.EncodeToString(
 // IsZero reports whether the cluster gave no id.
 func (id TopicID) IsZero() bool { return id == TopicID{} }
 
-// ParseTopicID reads Kafka's base64 form.
-func ParseTopicID(s string) (id TopicID, err error) {
-	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("topic id %q is not 16 bytes of URL-safe base64", s)
-	}
-	return TopicID(b), nil
-}
-
 // Partition names one mirror partition. TopicID is the source's topic id, so a recreated source topic is another
 // partition. Index is the partition number, the same on both sides.
 type Partition struct {

@@ -153,7 +153,7 @@ func TestParseRules(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"a;b;c;d;e;f", "TOPIC;(", "*;*;*;*;User:["} {
-		if ValidateACLRule(bad) == nil {
+		if _, err := parseRule(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

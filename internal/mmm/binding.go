@@ -110,12 +110,6 @@ func parseRules(items []string) (rules []aclRule, errs []error) {
 	return rules, errs
 }
 
-// ValidateACLRule checks one rule of acls_include.
-func ValidateACLRule(item string) error {
-	_, err := parseRule(item)
-	return err
-}
-
 func parseRule(item string) (rule aclRule, err error) {
 	fields := strings.Split(item, ";")
 	if len(fields) > len(rule) {

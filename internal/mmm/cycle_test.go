@@ -211,11 +211,11 @@ func TestADeadSourceIsReported(t *testing.T) {
 	r := newRig(t, rigOptions{define: including("t")})
 	r.cfg.CallTimeout = time.Second
 	r.run()
-	r.eventually("the source is up", func() bool { up, _ := r.manager.SourceUp("m"); return up })
+	r.eventually("the source is up", func() bool { return r.status().SourceUp })
 	r.fs.Close()
-	r.eventually("the source is reported", func() bool { up, why := r.manager.SourceUp("m"); return !up && why != "" })
+	r.eventually("the source is reported", func() bool { s := r.status(); return !s.SourceUp && s.SourceError != "" })
 	r.eventually("it is counted", func() bool {
-		s, _ := r.manager.Status("m")
+		s := r.status()
 		return s.Errors[StepSource].Message != ""
 	})
 }
@@ -226,7 +226,7 @@ func TestWithoutALeaseNothingIsChanged(t *testing.T) {
 	r.deps.Lease = func() error { return mirror.Errorf(mirror.Fenced, "the lease has ended") }
 	before := r.state.count()
 	r.run()
-	r.eventually("some cycles", func() bool { s, ok := r.manager.Status("m"); return ok && s.SourceUp })
+	r.eventually("some cycles", func() bool { return r.status().SourceUp })
 	<-time.After(500 * time.Millisecond)
 	if r.fd.TopicInfo("t") != nil || r.state.count() != before {
 		t.Error("something was changed without a lease")

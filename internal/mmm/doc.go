@@ -7,7 +7,7 @@
 // STOPPED topic has once it is promoted, and never deletes or overwrites what mirrord did not make. It writes the
 // state topic through the coordinator only.
 //
-// Called by daemon (Manager), coordinator (Resolve, Reseed, by function values) and control (Plan, Status).
+// Called by daemon (Manager, Missing, ProbeGuard), coordinator (Resolve, Reseed, by function values) and control (Preview).
 //
 // Goroutines: one actor per mirror whose shard this instance owns, the only one that changes the destination for that
 // mirror, and at most one observer at a time that reads its source, so that a dead source delays nothing else. Both end

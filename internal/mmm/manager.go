@@ -100,15 +100,6 @@ func (m *Manager) of(mirrorName string) *running {
 	return m.loops[mirrorName]
 }
 
-// Status tells what the last cycles of a mirror found; false if this instance does not refresh it.
-func (m *Manager) Status(mirrorName string) (Status, bool) {
-	r := m.of(mirrorName)
-	if r == nil {
-		return Status{}, false
-	}
-	return r.loop.board.read(), true
-}
-
 // Statuses are the statuses of all mirrors that this instance refreshes, sorted by name.
 func (m *Manager) Statuses() []Status {
 	m.mu.Lock()
@@ -119,13 +110,4 @@ func (m *Manager) Statuses() []Status {
 		all = append(all, loops[name].loop.board.read())
 	}
 	return all
-}
-
-// SourceUp tells whether a mirror's source answered the last refresh, and if not, why.
-func (m *Manager) SourceUp(mirrorName string) (up bool, reason string) {
-	s, ok := m.Status(mirrorName)
-	if !ok {
-		return false, "this instance does not refresh the mirror"
-	}
-	return s.SourceUp, s.SourceError
 }

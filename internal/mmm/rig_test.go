@@ -346,15 +346,20 @@ func (r *rig) eventually(what string, f func() bool) {
 	}
 }
 
+// status is what the mirror's last cycles found; zero: it has no loop yet.
+func (r *rig) status() Status {
+	if all := r.manager.Statuses(); len(all) > 0 {
+		return all[0]
+	}
+	return Status{}
+}
+
 // cycles waits until n more full refreshes have ended.
 func (r *rig) cycles(n int) {
 	r.t.Helper()
 	for range n {
-		status, _ := r.manager.Status("m")
-		r.eventually("a refresh", func() bool {
-			now, ok := r.manager.Status("m")
-			return ok && now.RefreshedAt.After(status.RefreshedAt)
-		})
+		before := r.status().RefreshedAt
+		r.eventually("a refresh", func() bool { return r.status().RefreshedAt.After(before) })
 	}
 }
 

@@ -74,7 +74,7 @@ func (p *Promoter) abort(ctx context.Context, ts []mirror.Target, results []Resu
 		}
 		e.fail(mirror.Errorf(mirror.Retriable, "transactions of mirrored producers may be open: %w", e.cause))
 	}
-	p.identify(ctx, results)
+	p.tellOpen(ctx, ts, results)
 }
 
 func target(t mirror.Target) kafka.TP {

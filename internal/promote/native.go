@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -25,41 +24,16 @@ func (t Transaction) String() string {
 	return fmt.Sprintf("%s from offset %d", who, t.Producer.TxnStart)
 }
 
-// OpenNative looks whether the destination's own producers have transactions open in partitions that are to become mirror
-// partitions again (protocol R20). It looks once: the error of a partition where that is so is retriable and names the
-// transactions, since they end by themselves or by their owner. Errors stand in the order of targets.
-func (p *Promoter) OpenNative(ctx context.Context, ts []mirror.Target) []error {
-	errs, results, tps := make([]error, len(ts)), newResults(ts), make([]kafka.TP, len(ts))
-	for i, t := range ts {
-		tps[i] = target(t)
-	}
-	answers := p.cluster.Producers(ctx, tps)
-	for i, tp := range tps {
-		if errs[i] = answers[tp].Err; errs[i] != nil {
-			continue
-		}
-		for _, pr := range answers[tp].Producers {
-			if pr.TxnStart >= 0 && pr.ID < mirror.MirroredProducerIDs {
-				results[i].Open = append(results[i].Open, Transaction{Producer: pr})
-			}
-		}
-	}
+// tellOpen names the transactions of the destination's own producers that outlive a promotion: until their owners end them,
+// read_committed consumers do not get beyond them.
+func (p *Promoter) tellOpen(ctx context.Context, ts []mirror.Target, results []Result) {
 	p.identify(ctx, results)
 	for i, r := range results {
-		if len(r.Open) > 0 {
-			errs[i] = mirror.Errorf(mirror.Retriable, "transactions are open in %s: %s", tps[i], list(r.Open)).
-				WithHint("wait for them, or end them with kafka-transactions.sh abort")
+		for _, open := range r.Open {
+			p.log.Warn("a transaction of the destination's own stays open: its owner has to end it", mirror.KeyMirror, ts[i].Partition.Mirror,
+				mirror.KeyTopic, ts[i].Topic, mirror.KeyPartition, ts[i].Index, mirror.KeyCause, open.String())
 		}
 	}
-	return errs
-}
-
-func list(ts []Transaction) string {
-	texts := make([]string, len(ts))
-	for i, t := range ts {
-		texts[i] = t.String()
-	}
-	return strings.Join(texts, ", ")
 }
 
 // identify finds the transactional ids of open transactions, as far as the cluster tells them.

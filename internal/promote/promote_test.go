@@ -253,10 +253,13 @@ func TestR19_OnlyMirroredTransactionsAreAborted(t *testing.T) {
 		{ID: identityID, TxnStart: -1},
 	}
 	m.parts[1].producers = []kafka.Producer{{ID: mirroredID, Epoch: 3, CoordinatorEpoch: 9, TxnStart: 1}}
-	p, _ := m.promoter(t, nil)
+	p, log := m.promoter(t, nil)
 	results := p.Promote(testContext(t), m.targets())
 	if r := results[0]; r.Err != nil || r.Aborted != 2 || len(r.Open) != 1 || r.Open[0].TransactionalID != "billing" || r.Open[0].Producer.ID != 4 {
 		t.Errorf("%+v", r)
+	}
+	if n := log.lines("transactional id billing from offset 8"); n != 1 {
+		t.Errorf("%d log lines name what stays open", n)
 	}
 	if r := results[1]; r.Err != nil || r.Aborted != 1 || len(r.Open) != 0 {
 		t.Errorf("%+v", r)
@@ -315,24 +318,6 @@ func TestAbortFollowsAMovedLeader(t *testing.T) {
 	p, _ := m.promoter(t, nil)
 	if r := p.Promote(testContext(t), m.targets())[0]; r.Err != nil || r.Aborted != 1 || m.parts[0].markers != 1 {
 		t.Errorf("%+v, %d markers", r, m.parts[0].markers)
-	}
-}
-
-func TestR20_OpenNativeTransactionsAreNamed(t *testing.T) {
-	m := start(t, 1, 3, []int32{0})
-	m.native = map[int64]string{4: "billing"}
-	m.parts[0].producers = []kafka.Producer{{ID: 4, TxnStart: 8}}
-	m.parts[1].producers = []kafka.Producer{{ID: 17, TxnStart: 2}}
-	m.parts[2].producers = []kafka.Producer{{ID: 4, TxnStart: -1}, {ID: mirroredID, TxnStart: 3}}
-	p, _ := m.promoter(t, nil)
-	errs := p.OpenNative(testContext(t), m.targets())
-	if errs[2] != nil {
-		t.Errorf("nothing native is open: %v", errs[2])
-	}
-	for i, want := range []string{"transactional id billing from offset 8", "producer id 17 from offset 2"} {
-		if errs[i] == nil || mirror.KindOf(errs[i]) != mirror.Retriable || !strings.Contains(errs[i].Error(), want) {
-			t.Errorf("%v, want %q", errs[i], want)
-		}
 	}
 }
 

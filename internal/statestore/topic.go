@@ -33,11 +33,6 @@ type Config struct {
 	GroupID           string
 }
 
-// DefaultConfig is what an empty section of the file means.
-func DefaultConfig() Config {
-	return Config{NumPartitions: 50, ReplicationFactor: 3, GroupID: "mirrord"}
-}
-
 // Validate reports every problem at once, each with its full key.
 func (c Config) Validate(key string) error {
 	var errs []error

@@ -88,7 +88,9 @@ func (p Pair) fill(t *testing.T, from, to size) {
 			defer func() { <-turns }()
 			var all kadm.Offsets
 			all.Add(kadm.Offset{Topic: fmt.Sprint("t", i%to.topics), At: 1, LeaderEpoch: -1})
-			errs <- p.S.Admin().CommitAllOffsets(ctx, fmt.Sprint("g", i), all)
+			errs <- persist(time.Minute, func() error { // a broker that is making partitions coordinates late
+				return p.S.Admin().CommitAllOffsets(ctx, fmt.Sprint("g", i), all)
+			})
 		})
 	}
 	wg.Wait()

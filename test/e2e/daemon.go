@@ -318,14 +318,19 @@ func (d *Daemon) Await(state string, limit time.Duration, topics ...string) {
 // Eventually repeats f until it gives no error; after the limit the test fails with the last one.
 func Eventually(t testing.TB, limit time.Duration, f func() error) {
 	t.Helper()
+	must(t, persist(limit, f))
+}
+
+// persist is Eventually for goroutines that are not the test's own.
+func persist(limit time.Duration, f func() error) error {
 	deadline := time.Now().Add(limit)
 	for {
 		err := f()
 		if err == nil {
-			return
+			return nil
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("after %v: %v", limit, err)
+			return fmt.Errorf("after %v: %w", limit, err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
