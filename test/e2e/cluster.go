@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -270,10 +271,13 @@ func must(t testing.TB, err error) {
 	}
 }
 
+// tail is the last n bytes of a log, without what was written for debugging.
 func tail(file string, n int) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err.Error()
 	}
-	return filepath.Base(file) + ":\n" + string(b[max(0, len(b)-n):])
+	lines := slices.DeleteFunc(strings.SplitAfter(string(b), "\n"), func(line string) bool { return strings.Contains(line, "level=DEBUG") })
+	told := strings.Join(lines, "")
+	return filepath.Base(file) + ":\n" + told[max(0, len(told)-n):]
 }
