@@ -36,7 +36,6 @@ func (r *runner) command(s *shard, now time.Time) ([]statestore.Record, []func(e
 			d.records = append(d.records, statestore.CommandOutcome{Outcome: d.outcome})
 		}
 		delete(s.slow, cmd.ID)
-		r.remember(d.records, now)
 		r.log.Info("command executed", mirror.KeyCommand, string(cmd.Verb), mirror.KeyMirror, cmd.Mirror,
 			mirror.KeyCount, len(d.outcome.Topics), "refused", refusals(d.outcome))
 		return append(d.records, cursorAfter(s.index, cmd, waiting)...), nil

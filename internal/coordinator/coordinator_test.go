@@ -333,6 +333,19 @@ func TestPutDoesNotUndoACommand(t *testing.T) {
 	if now.Wish != mirror.Stopped || now.Finding.Message != "gone" {
 		t.Errorf("%+v", now)
 	}
+	from := stale
+	stale.Wish, stale.ByCommand = mirror.Paused, false
+	for _, x := range []struct {
+		from statestore.Topic
+		wish mirror.State
+	}{{from, mirror.Stopped}, {now, mirror.Paused}} { // decided before the command, and after it
+		if err := i.c.Put(t.Context(), "east", statestore.Rewish{Topic: stale, From: x.from}); err != nil {
+			t.Fatal(err)
+		}
+		if now, _ = i.store.View().Topic("east", "orders"); now.Wish != x.wish {
+			t.Errorf("the wish is %s, want %s", now.Wish, x.wish)
+		}
+	}
 	if err := i.c.Put(t.Context(), "nowhere-else", statestore.OwnedACL{Mirror: "nowhere-else", Binding: "x"}); err != nil {
 		t.Errorf("all shards are ours: %v", err)
 	}

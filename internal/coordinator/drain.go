@@ -37,7 +37,6 @@ func (r *runner) drains(s *shard, now time.Time) (records []statestore.Record) {
 		}
 		r.lookAtLag(m.mirror.Name, behind, now)
 	}
-	r.remember(records, now)
 	return records
 }
 

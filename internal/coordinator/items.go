@@ -84,20 +84,24 @@ func contested(r statestore.Record) any {
 		return r.Name
 	case statestore.Topic:
 		return [2]string{r.Mirror, r.Name}
+	case statestore.Rewish:
+		return [2]string{r.Mirror, r.Name}
 	}
 	return nil
 }
 
 // merged is what the metadata manager wants to write, made to agree with what was commanded since it looked. Its own are
 // the facts about a topic: ids, partition count, findings, whether the promotion is finished. The operator's are the wish,
-// re-arming and draining. A wish by the metadata manager (a topic discovered, newly excluded or included again) counts
-// only where no command has touched the topic lately: it may not have seen it.
+// re-arming and draining. The metadata manager changes a wish (a topic newly excluded or included again) by a Rewish only.
 func (r *runner) merged(records []statestore.Record) []statestore.Record {
 	out := make([]statestore.Record, len(records))
 	for i, rec := range records {
 		switch rec := rec.(type) {
 		case statestore.Topic:
-			out[i] = r.mergedTopic(rec)
+			out[i] = r.mergedTopic(rec, false)
+		case statestore.Rewish:
+			now, ok := r.view.Topic(rec.Mirror, rec.Name)
+			out[i] = r.mergedTopic(rec.Topic, ok && now.Wish == rec.From.Wish && now.ByCommand == rec.From.ByCommand)
 		case statestore.Mirror:
 			out[i] = r.mergedMirror(rec)
 		default:
@@ -107,12 +111,12 @@ func (r *runner) merged(records []statestore.Record) []statestore.Record {
 	return out
 }
 
-func (r *runner) mergedTopic(t statestore.Topic) statestore.Record {
+func (r *runner) mergedTopic(t statestore.Topic, rewish bool) statestore.Record {
 	now, ok := r.view.Topic(t.Mirror, t.Name)
 	if !ok {
 		return t
 	}
-	if time.Since(r.commanded[[2]string{t.Mirror, t.Name}]) < commandMemory {
+	if !rewish {
 		t.Wish, t.ByCommand = now.Wish, now.ByCommand
 	}
 	t.Rearm = max(t.Rearm, now.Rearm)
@@ -128,23 +132,6 @@ func (r *runner) mergedMirror(m statestore.Mirror) statestore.Record {
 	}
 	now.LearntClusterID = m.LearntClusterID
 	return now // what was decided about an older definition is decided again
-}
-
-// commandMemory is for how long a command's wish is not undone by a refresh that may have begun before it.
-const commandMemory = time.Minute
-
-// remember notes which topics a command has touched.
-func (r *runner) remember(records []statestore.Record, now time.Time) {
-	for _, rec := range records {
-		if t, ok := rec.(statestore.Topic); ok {
-			r.commanded[[2]string{t.Mirror, t.Name}] = now
-		}
-	}
-	for key, at := range r.commanded {
-		if now.Sub(at) > commandMemory {
-			delete(r.commanded, key)
-		}
-	}
 }
 
 // declare makes one mirror of the configuration file match it.

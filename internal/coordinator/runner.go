@@ -22,7 +22,6 @@ type runner struct {
 	seen      *sightings
 	wanted    []want                    // effects to begin in this pass
 	batches   map[*batch]bool           // running effects
-	commanded map[[2]string]time.Time   // topics, by mirror and name, whose wish a command changed lately
 	lag       map[[2]string]int64       // of topics that drain, as last looked at
 	lagAt     map[string]time.Time      // when that was begun, by mirror
 	lags      map[string]bool           // mirrors whose lag is being looked at
@@ -51,7 +50,7 @@ func newRunner(c *Coordinator) *runner {
 	return &runner{
 		Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
 		notBefore: map[int32]time.Time{}, seen: newSightings(), batches: map[*batch]bool{}, lags: map[string]bool{},
-		commanded: map[[2]string]time.Time{}, lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
+		lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
 		reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{},
 	}
 }

@@ -1,6 +1,7 @@
 package mmm
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +186,25 @@ func TestAnExcludedTopicStopsAndComesBack(t *testing.T) {
 	if r.record("t1").Wish != mirror.Stopped {
 		t.Error("a topic that was stopped by command came back")
 	}
+}
+
+// What happens to very many topics at once has one line of log, not one each.
+func TestManyTopicsAtOnceAreToldInALine(t *testing.T) {
+	r := newRig(t, rigOptions{define: including("t.*")})
+	for i := range 2 * linesAtOnce {
+		r.topic(fmt.Sprint("t", i), 1, 1)
+	}
+	r.run()
+	r.eventually("the topics are mirrored", func() bool { return !r.record("t0").DestinationID.IsZero() })
+	r.alter(func(m *statestore.Mirror) { m.TopicsExclude = []string{"t1.*"} })
+	r.eventually("some are stopped", func() bool { return r.record("t1").Promoted && r.record("t19").Promoted })
+	for _, event := range []string{"topic created", "topic excluded"} {
+		if n := r.log.lines(event); n != 1 {
+			t.Errorf("%d lines say %q of many topics", n, event)
+		}
+	}
+	r.topic("t2x", 1, 1)
+	r.eventually("a line of its own", func() bool { return r.log.lines("topic=t2x") == 1 })
 }
 
 // A source that does not answer holds up only what needs it: a promotion is finished from what is recorded.

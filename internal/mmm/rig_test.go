@@ -60,6 +60,9 @@ func (m *memory) put(_ context.Context, _ string, recs ...statestore.Record) err
 		case statestore.Topic:
 			m.topics[[2]string{r.Mirror, r.Name}] = r
 			m.drive(r)
+		case statestore.Rewish:
+			m.topics[[2]string{r.Mirror, r.Name}] = r.Topic
+			m.drive(r.Topic)
 		case statestore.OwnedACL:
 			m.acls[r.Binding] = r
 		case statestore.GroupStatus:

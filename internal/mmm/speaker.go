@@ -25,15 +25,23 @@ func newSpeaker(log *slog.Logger) *speaker {
 	return &speaker{log: log, last: map[string]said{}}
 }
 
-// say logs what is the matter with a subject, unless the same was the last thing said about it: then it is false.
+// say logs what is the matter with a subject, unless it is no news: then it is false.
 func (s *speaker) say(ctx context.Context, level slog.Level, subject, event, message string, args ...any) (news bool) {
+	if !s.news(subject, message) {
+		return false
+	}
+	s.log.Log(ctx, level, event, args...) //nolint:sloglint // the callers' events are literals
+	return true
+}
+
+// news notes what is the matter with a subject; false: the same was the last thing said about it.
+func (s *speaker) news(subject, message string) bool {
 	before, known := s.last[subject]
 	same := known && before.message == message
 	if same && (!before.over || time.Since(before.at) < quiet) {
 		return false
 	}
 	s.last[subject] = said{message: message, at: time.Now()}
-	s.log.Log(ctx, level, event, args...) //nolint:sloglint // the callers' events are literals
 	return true
 }
 

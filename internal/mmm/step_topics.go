@@ -215,7 +215,12 @@ func (l *loop) record(ctx context.Context, plans []topicPlan) {
 		if !ok {
 			now = p.before
 		}
-		if merged, ok := mergeTopic(now, p.before, p.after); ok && (merged != now || p.why == "topic discovered") {
+		merged, ok := mergeTopic(now, p.before, p.after)
+		switch {
+		case !ok || merged == now && p.why != "topic discovered":
+		case merged.Wish != now.Wish:
+			recs = append(recs, statestore.Rewish{Topic: merged, From: now})
+		default:
 			recs = append(recs, merged)
 		}
 	}
@@ -223,25 +228,5 @@ func (l *loop) record(ctx context.Context, plans []topicPlan) {
 		l.fail(StepTopics, err)
 		return
 	}
-	for _, p := range plans {
-		l.tellTopic(ctx, p)
-	}
-}
-
-func (l *loop) tellTopic(ctx context.Context, p topicPlan) {
-	t := p.after
-	subject := "topic " + t.Name
-	switch {
-	case t.Finding.Message != "" && t.Finding != p.before.Finding:
-		l.speaker.say(ctx, slog.LevelError, subject, "topic failed", t.Finding.Message, mirror.KeyTopic, t.Name, mirror.KeyCause, t.Finding.Message)
-		l.deps.event(l.name, t.Name, "topic failed", t.Finding.Message)
-	case t.Message != "" && t.Message != p.before.Message:
-		l.speaker.say(ctx, slog.LevelWarn, subject, "topic waits", t.Message, mirror.KeyTopic, t.Name, mirror.KeyCause, t.Message)
-		l.deps.event(l.name, t.Name, "topic waits", t.Message)
-	case p.why != "":
-		l.speaker.over(subject)
-		l.speaker.say(ctx, slog.LevelInfo, "deed "+t.Name, p.why, fmt.Sprint(p.why, t.Partitions, t.DestinationID), mirror.KeyTopic, t.Name,
-			"partitions", t.Partitions)
-		l.deps.event(l.name, t.Name, p.why, "")
-	}
+	l.tellTopics(ctx, plans)
 }

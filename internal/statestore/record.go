@@ -75,6 +75,13 @@ type Topic struct {
 	DrainCommand        [16]byte
 }
 
+// Rewish is a Topic with another wish than the one it was decided from. It is written only while the wish is still that
+// one: what a command has changed meanwhile is not undone.
+type Rewish struct {
+	Topic
+	From Topic
+}
+
 // ShardClaim is record type 102: who owns a shard. Number only rises; it is the high part of the coordinator epoch of
 // markers (protocol R11).
 type ShardClaim struct {
