@@ -33,6 +33,7 @@ type Proxy struct {
 	silent  bool          // bytes are swallowed, connections stay open
 	swallow map[int16]int // answers still to be lost, by API key
 	counts  map[int16]int // requests seen, by API key
+	dialled int           // connections that clients have opened
 	pairs   map[*pair]struct{}
 	gates   map[int16]gate
 	waiting int                           // requests before a gate
@@ -101,6 +102,12 @@ func (p *Proxy) Requests(key int16) (n int) {
 	return n
 }
 
+// Connections is how many connections clients have opened, those that were refused included.
+func (p *Proxy) Connections() (n int) {
+	p.locked(func() { n = p.dialled })
+	return n
+}
+
 // Hold keeps requests of an API key, and what follows them on their connections, from the broker until Heal.
 func (p *Proxy) Hold(key int16) { p.HoldSome(key, nil) }
 
@@ -166,6 +173,7 @@ func (p *Proxy) accept() {
 		if err != nil {
 			return
 		}
+		p.locked(func() { p.dialled++ })
 		go p.serve(client)
 	}
 }

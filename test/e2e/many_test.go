@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// failoverLimit is how long a failover may take, of thousands of partitions and without a source.
+const failoverLimit = 10 * time.Second
+
+// most is how many connections to a source that is not there are no storm: fewer than there are partitions.
+const most = 250
+
+// The source is dead: a stop of all topics promotes all partitions in time, with few requests and few lines of log. Then
+// it is there again and dies again, this time with partitions that have failed, and the daemon is killed twice in the middle
+// of the stop: when some partitions are STOPPING and some not yet, and when none is STOPPED yet. The next daemon ends the
+// stop by itself.
+func TestManyPartitionsFailOverWithoutTheSource(t *testing.T) {
+	c := NewCrowd(t, 30)
+	s := c.Proxied("t[0-9]+")
+	s.Extra = []string{"instance_id: one"} // the next process takes over at once
+	m := NewDaemon(t, s)
+	began := time.Now()
+	m.Start()
+	c.AwaitAll(m, "MIRRORING", 3)
+	t.Logf("%d partitions are mirrored %v after the start", c.Size(), time.Since(began))
+	over := c.Outage(t)
+	before := c.TollOf(m)
+	r := m.Do("stop", "--mirror", "east", "--topics", ".*")
+	if r.Took > failoverLimit {
+		t.Errorf("the stop took %v", r.Took)
+	}
+	must(t, c.wantAll(m, "STOPPED"))
+	c.TollOf(m).Since(before).Within(t, fmt.Sprint("stop in ", r.Took), most, 400, 100, 5*c.Size())
+	for name, row := range m.Rows() {
+		if row.LastMirrorOffset != 3 || row.LastMirrorEpoch < 0 || row.DestinationOffset != 3 {
+			t.Errorf("%s: %+v", name, row)
+		}
+	}
+	over()
+	must(t, writable(c.D, "t2", c.Each)) // by this it is not what the source holds any more
+	if r := m.Run("start", "--mirror", "east", "--topics", ".*"); r.Code != 1 || !strings.Contains(r.Err, "t2-0 is FAILED") {
+		t.Errorf("the start gave %d: %s", r.Code, r.Err)
+	}
+	c.D.Send(t, nil, foreign(c.Each, "t1")...)
+	Eventually(t, c.Limit, func() error { return c.wantStates(m, "MIRRORING", "FAILED", "t1", "t2") })
+	c.Outage(t)
+	c.stopAcrossCrashes(t, m)
+	answeredOnce(t, c.D, c.Limit)
+	for _, topic := range []string{"t0", "t1", "t2"} {
+		must(t, writable(c.D, topic, c.Each))
+	}
+}
+
+// foreign is a record of nobody's for each partition.
+func foreign(partitions int32, topic string) (records []*kgo.Record) {
+	for p := range partitions {
+		records = append(records, Numbered(topic, p, 900, 1)...)
+	}
+	return records
+}
+
+// wantStates demands one state of all partitions but those of some topics, which have another one.
+func (c Crowd) wantStates(m *Daemon, most, few string, topics ...string) error {
+	excepted := map[string]bool{}
+	for _, topic := range topics {
+		excepted[topic] = true
+	}
+	for name, row := range m.Rows() {
+		want := most
+		if excepted[row.Topic] {
+			want = few
+		}
+		if row.State != want {
+			return fmt.Errorf("%s is %s (%s), want %s", name, row.State, row.ErrorMessage, want)
+		}
+	}
+	return nil
+}
+
+// stopAcrossCrashes gives the command and kills whoever executes it, twice.
+func (c Crowd) stopAcrossCrashes(t *testing.T, m *Daemon) {
+	t.Helper()
+	proxy, written := c.D.Nodes[0].Proxy, 0
+	proxy.HoldSome(keyTxnOffsetCommit, func([]byte) bool { written++; return written > 3 }) // the command, and some of the shards
+	stage := stage{t, m, c.Pair}
+	m.Do("stop", "--mirror", "east", "--topics", ".*", "--no-wait")
+	stage.held(c.D)
+	m.Kill()
+	proxy.Heal()
+	states := map[string]int{}
+	for _, row := range m.Describe() {
+		states[row.State]++
+	}
+	t.Logf("the daemon is killed with %v", states)
+	if states["STOPPING"] == 0 || states["MIRRORING"] == 0 {
+		t.Errorf("it is not in the middle of the stop: %v", states)
+	}
+	proxy.Hold(keyDescribeProducers)
+	m.Launch()
+	stage.held(c.D)
+	m.Kill()
+	proxy.Heal()
+	began := time.Now()
+	m.Launch()
+	Eventually(t, c.Limit, func() error { return c.wantAll(m, "STOPPED") })
+	took := time.Since(began)
+	t.Logf("all is stopped %v after the daemon was started again", took)
+	if took > 2*failoverLimit {
+		t.Errorf("the stop took %v after the daemon was started again", took)
+	}
+}
+
+// The source dies and comes back, with a daemon that lives on and with one that is started meanwhile and so knows of no
+// partition how far it has got: nothing storms, nothing is given up, and all is level soon after.
+func TestManyPartitionsOutageAndReturn(t *testing.T) {
+	c := NewCrowd(t, 30)
+	s := c.Proxied("t[0-9]+")
+	s.Extra, s.Retry = []string{"instance_id: one"}, "initial_backoff: 100ms, max_backoff: 1s, max_attempts: 3"
+	m := NewDaemon(t, s)
+	m.Start()
+	c.AwaitAll(m, "MIRRORING", 3)
+	for round, what := range []string{"an outage", "an outage that a new daemon finds"} {
+		over := c.Outage(t)
+		if round == 1 {
+			m.Kill()
+			m.Start()
+		}
+		before := c.TollOf(m)
+		c.wait(t, m, 40)
+		c.TollOf(m).Since(before).Within(t, what, most, 400, 100, 100)
+		for name, row := range m.Rows() {
+			if row.RetryAttempt < 0 || row.RetryAttempt > 1 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+		before = c.TollOf(m)
+		over()
+		c.Write(t, 3+round, 1)
+		began := time.Now()
+		c.AwaitAll(m, "MIRRORING", int64(4+round))
+		c.TollOf(m).Since(before).Within(t, fmt.Sprint("return in ", time.Since(began)), most, 1000, 200, 4*c.Size())
+	}
+	m.refreshed(3)
+	before := c.TollOf(m)
+	m.refreshed(5)
+	c.TollOf(m).Since(before).Within(t, "quiet", 0, 250, 0, 0)
+	Identical(t, c.S, c.D, c.Topics[:3]...)
+	SoundState(t, c.D)
+}
+
+// wait lets a daemon go on for some beats of its heart.
+func (c Crowd) wait(t *testing.T, m *Daemon, beats int) {
+	t.Helper()
+	const keyHeartbeat = 12
+	proxy := c.D.Nodes[0].Proxy
+	first := proxy.Requests(keyHeartbeat)
+	Eventually(t, c.Limit, func() error {
+		if n := proxy.Requests(keyHeartbeat) - first; n < beats {
+			return fmt.Errorf("%d heartbeats of %s", n, m.http)
+		}
+		return nil
+	})
+}
