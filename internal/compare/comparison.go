@@ -50,6 +50,12 @@ func (c *comparison) compare(ctx context.Context, full bool) (err error) {
 	return nil
 }
 
+// What is read between two reports of progress.
+const (
+	reportRecords = 100_000
+	reportBytes   = 32 << 20
+)
+
 // windows are the parts of [from, to) to read, in order.
 func windows(from, to int64, full bool) [][2]int64 {
 	if full || to-from <= wholeBelow {
@@ -66,9 +72,11 @@ func windows(from, to int64, full bool) [][2]int64 {
 
 func (c *comparison) window(ctx context.Context, w [2]int64) error {
 	src, dst := c.streams(w[0], w[1], verifyBytes)
+	told := int64(0)
 	err := sideBySide(ctx, src, dst, func(offset int64, s, d *item) (bool, error) {
 		c.judge(offset, s, d)
-		if c.records-c.reported >= 100_000 {
+		if c.records-c.reported >= reportRecords || src.bytes-told >= reportBytes {
+			told = src.bytes
 			c.report()
 		}
 		return true, nil

@@ -122,7 +122,8 @@ func (p *part) reportFailure() {
 		p.stats.foreignWrites.Add(1)
 	}
 	if pool.deps.Failed != nil {
-		pool.later(func() { pool.deps.Failed(t, err) })
+		tp := p.destTP(-1)
+		pool.later(func() { pool.deps.Failed(t, pool.named(err, tp)) })
 	}
 }
 

@@ -230,7 +230,7 @@ func (p *pipeline) answered(a answer) (write, event) {
 	switch {
 	case a.base > w.from:
 		return w, p.fail(mirror.Errorf(mirror.IdentityBroken,
-			"the record of offset %d was stored at offset %d: somebody else has written into the destination topic", w.from, a.base))
+			"the record of offset %d was stored at offset %d: %w", w.from, a.base, stranger{w.from}))
 	case a.base < w.from: // a repeat of something older: look again (protocol R3)
 		p.phase = doubting
 		return w, p.settle()

@@ -157,7 +157,7 @@ func (p *part) damaged(offset int64, err error) {
 	}
 	if p.corrupt++; p.corrupt >= corruptTries {
 		p.fail(mirror.Errorf(mirror.CorruptSource, "the source's batch at offset %d stays damaged: %w", offset, err).
-			WithHint("nothing was skipped; repair the source's log, or move its leader to a healthy replica"))
+			WithHint("nothing was skipped; repair the source's log, move its leader to a healthy replica, or delete the source's records up to the end of the batch"))
 		return
 	}
 	p.src.pool.log.Warn("damaged batch fetched again", p.attrs(mirror.KeyOffset, offset, mirror.KeyErr, err)...)

@@ -46,8 +46,8 @@ func (l *looking) disagreement(p *part, err error) error {
 		return mirror.Errorf(kind, "%w: %w", p.look.cause.err, err)
 	}
 	if !p.look.entry && at.LogEnd > p.pipe.sent {
-		return mirror.Errorf(mirror.IdentityBroken, "the destination's log ends at offset %d, expected %d: somebody else has written into the destination topic: %w",
-			at.LogEnd, p.pipe.sent, err)
+		return mirror.Errorf(mirror.IdentityBroken, "the destination's log ends at offset %d, expected %d: %w: %w",
+			at.LogEnd, p.pipe.sent, stranger{p.pipe.sent}, err)
 	}
 	return mirror.Errorf(kind, "the destination's log ends at offset %d: %w", at.LogEnd, err)
 }

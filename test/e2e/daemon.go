@@ -241,6 +241,7 @@ type Result struct {
 	Out, Err string
 	Code     int
 	Took     time.Duration
+	Peak     int64 // resident memory, bytes
 }
 
 // Run runs a command against the destination.
@@ -261,7 +262,11 @@ func (d *Daemon) run(args ...string) Result {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		d.t.Fatal(err)
 	}
-	return Result{out.String(), errOut.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
+	var peak int64
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+		peak = usage.Maxrss << 10
+	}
+	return Result{out.String(), errOut.String(), cmd.ProcessState.ExitCode(), time.Since(began), peak}
 }
 
 // Do runs a command and demands exit code 0.
