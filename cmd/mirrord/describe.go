@@ -47,7 +47,8 @@ func planCommand() *cobra.Command {
 		Use:   "plan --mirror NAME [--json]",
 		Short: "Show what the next refresh would change, and what a stop now would lose",
 		Long: `Show what the next refresh of a mirror would change on the destination, and what a stop now would lose: records, seconds, open
-transactions, group offsets. Nothing is changed. Reads the source too, with the secrets of this host (see --config).`,
+transactions, group offsets. Nothing is changed. Reads the source too, with the secrets of this host (see --config); without it
+the losses are those that the owners last reported, and the exit code is 4.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := need(cmd, "mirror"); err != nil {
 				return err

@@ -37,7 +37,7 @@ func (o *operation) do(cmd *cobra.Command, c mirror.Command) error {
 	}
 	defer op.Destination.Close()
 	c.Mirror = o.mirror
-	return op.Do(cmd.Context(), control.Request{Command: c, Timeout: o.timeout, NoWait: o.noWait, DryRun: o.dryRun})
+	return op.Do(cmd.Context(), control.Request{Command: c, Timeout: o.timeout, NoWait: o.noWait, DryRun: o.dryRun, Source: o.source})
 }
 
 // topicCommand is a command on topics of a mirror.
@@ -74,7 +74,8 @@ func topicCommand(verb mirror.Verb, use, short, long string, more func(*cobra.Co
 func startCommand() *cobra.Command {
 	return topicCommand(mirror.VerbStart, " [--exclude LIST]", "Begin to mirror topics",
 		`Begin to mirror topics of the source. Patterns that match no topic yet are kept for topics to come. Starting a FAILED topic
-recovers it; starting a STOPPED one is a failback: what both sides share is not copied again.`,
+recovers it; starting a STOPPED one is a failback: what both sides share is not copied again. Its dry run asks the source, with
+the secrets of this host (see --config), and says so where it cannot.`,
 		func(cmd *cobra.Command, o *operation, _ *mirror.Command) {
 			cmd.Flags().StringVar(&o.exclude, "exclude", "", "topics to leave out, in the same form")
 		})

@@ -52,7 +52,8 @@ func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSour
 	return o.showVerified(rows)
 }
 
-// bothSides loads the state and opens the source of a mirror.
+// bothSides loads the state and opens the source of a mirror. Where only the source is out of reach, the view is there
+// nevertheless.
 func (o *Operator) bothSides(ctx context.Context, mirrorName string, open OpenSource) (*statestore.View, *kafka.Cluster, error) {
 	v, err := o.loaded(ctx)
 	if err != nil {
@@ -64,13 +65,13 @@ func (o *Operator) bothSides(ctx context.Context, mirrorName string, open OpenSo
 	}
 	src, err := open(m.Definition)
 	if err != nil {
-		return nil, nil, failure(ExitFailed, "%v", err)
+		return v, nil, failure(ExitFailed, "%v", err)
 	}
 	connect, cancel := context.WithTimeout(ctx, 2*connectTimeout)
 	defer cancel()
 	if _, err := src.ID(connect); err != nil {
 		src.Close()
-		return nil, nil, Unreachable("source", err)
+		return v, nil, Unreachable("source", err)
 	}
 	return v, src, nil
 }
@@ -139,35 +140,48 @@ func (o *Operator) verifyTable(rows []compare.Row) error {
 	return nil
 }
 
-// Plan shows what the next refresh of a mirror would change, and what a stop now would lose.
+// Plan shows what the next refresh of a mirror would change, and what a stop now would lose. Without the source it shows
+// what is known of that, and fails nevertheless.
 func (o *Operator) Plan(ctx context.Context, mirrorName string, cfg mmm.Config, open OpenSource) error {
 	v, src, err := o.bothSides(ctx, mirrorName, open)
-	if err != nil {
+	if v == nil {
 		return err
 	}
-	defer src.Close()
-	p, err := mmm.Preview(ctx, cfg, src, o.Destination, v, mirrorName)
-	if err != nil {
-		return Unreachable("source", err)
+	var p mmm.Plan
+	if src != nil {
+		defer src.Close()
+		if p, err = mmm.Preview(ctx, cfg, src, o.Destination, v, mirrorName); err != nil {
+			err = Unreachable("source", err)
+		}
+	}
+	asked := err == nil
+	if !asked {
+		p = mmm.PreviewWithoutSource(ctx, o.Destination, v, mirrorName)
 	}
 	if o.JSON {
-		return o.writeJSON(p)
+		return cmp.Or(o.writeJSON(p), err)
 	}
-	o.showPlan(p)
-	return nil
+	o.showPlan(p, asked)
+	return err
 }
 
-func (o *Operator) showPlan(p mmm.Plan) {
+func (o *Operator) showPlan(p mmm.Plan, asked bool) {
 	for _, problem := range p.Problems {
 		o.tell("%s", problem)
 	}
-	o.section("the next refresh would change on the destination", len(p.Changes))
+	if asked {
+		o.section("the next refresh would change on the destination", len(p.Changes))
+	}
 	t := o.table()
 	for _, c := range p.Changes {
 		t.row("  "+string(c.Step), c.Name, c.Change)
 	}
 	t.flush()
-	o.section("a stop now would lose", len(p.Loss)+len(p.Groups))
+	title := "a stop now would lose"
+	if !asked {
+		title += ", as last reported"
+	}
+	o.section(title, len(p.Loss)+len(p.Groups))
 	for _, l := range p.Loss {
 		t.row(fmt.Sprintf("  %s-%d", l.Topic, l.Partition), lossOf(l))
 	}

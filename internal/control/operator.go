@@ -91,7 +91,10 @@ func (o *Operator) loaded(ctx context.Context) (*statestore.View, error) {
 		return nil, err
 	}
 	for shard, bad := range r.View().BadRecords() {
-		o.tell("shard %d stopped at offset %d of %s, which cannot be read: %v", shard, bad.Offset, statestore.StateTopic, bad.Err)
+		o.tell("shard %d %s", shard, bad)
+	}
+	if len(r.View().BadRecords()) > 0 {
+		o.tell("what to do: %s", statestore.BadRecordFix)
 	}
 	return r.View(), nil
 }

@@ -1,15 +1,26 @@
 package control
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"mirrord/internal/mirror"
+	"mirrord/internal/mmm"
 	"mirrord/internal/statestore"
 )
 
-// dryRun tells what a command would do, by what the state topic says now. Nothing is changed. What start would find on
-// the source is not known here.
-func (o *Operator) dryRun(v *statestore.View, req Request) error {
+// dryRun tells what a command would do, by what the state topic says now. Nothing is changed. A start is looked up at the
+// source, as its owner would do it; where that cannot be asked from here, it is told.
+func (o *Operator) dryRun(ctx context.Context, v *statestore.View, req Request) error {
+	if req.Verb == mirror.VerbStart && req.Source != nil {
+		found, err := o.resolve(ctx, v, req)
+		if err == nil {
+			return o.dryStart(v, req, found)
+		}
+		o.tell("the source was not asked, so only what the destination knows is said: %v", err)
+	}
 	var refused []string
 	refuse := func(format string, args ...any) { refused = append(refused, fmt.Sprintf(format, args...)) }
 	for _, item := range req.Topics {
@@ -32,6 +43,55 @@ func (o *Operator) dryRun(v *statestore.View, req Request) error {
 		}
 		if matched == 0 {
 			o.unmatched(v, req, p, refuse)
+		}
+	}
+	if len(refused) > 0 {
+		return &Failure{ExitFailed, refused}
+	}
+	return nil
+}
+
+// resolved is what the items of a start select at the source.
+type resolved struct {
+	topics  []string
+	refused map[string]error // by item or topic
+}
+
+func (o *Operator) resolve(ctx context.Context, v *statestore.View, req Request) (found resolved, err error) {
+	m, err := mirrorIn(v, req.Mirror)
+	if err != nil {
+		return found, err
+	}
+	src, err := req.Source(m.Definition)
+	if err != nil {
+		return found, err
+	}
+	defer src.Close()
+	sides := mmm.Sides{Source: src, Destination: o.Destination, View: v, CallTimeout: 2 * connectTimeout}
+	found.topics, found.refused, err = mmm.ResolveTopics(ctx, sides, m, req.Topics, req.Exclude)
+	return found, err
+}
+
+// dryStart tells what becomes of the topics that a start has found.
+func (o *Operator) dryStart(v *statestore.View, req Request, found resolved) error {
+	var refused []string
+	for _, item := range slices.Sorted(maps.Keys(found.refused)) {
+		refused = append(refused, naming(item, found.refused[item].Error()))
+	}
+	for _, name := range found.topics {
+		t, known := v.Topic(req.Mirror, name)
+		if !known {
+			fmt.Fprintf(o.Out, "%s: would be mirrored\n", name)
+		} else if why := refusal(req.Verb, t, failedPartitions(v, t)); why != "" {
+			refused = append(refused, name+": "+why)
+		} else {
+			o.preview(v, req.Verb, t)
+		}
+	}
+	for _, item := range req.Topics {
+		p, err := mirror.ParsePattern(item)
+		if err == nil && !p.Literal() && found.refused[item] == nil && !slices.ContainsFunc(found.topics, p.Match) {
+			fmt.Fprintf(o.Out, "%s: no topic of the source matches yet; would be kept for discovery\n", p)
 		}
 	}
 	if len(refused) > 0 {

@@ -23,6 +23,7 @@ type Request struct {
 	Timeout time.Duration
 	NoWait  bool
 	DryRun  bool
+	Source  OpenSource // for the dry run of a start; nil: the source is not asked
 }
 
 // Do submits a command and waits until it is answered and has taken effect on all partitions that it touches. The error
@@ -43,7 +44,7 @@ func (o *Operator) Do(ctx context.Context, req Request) error {
 		return err
 	}
 	if req.DryRun {
-		return o.dryRun(r.View(), req)
+		return o.dryRun(ctx, r.View(), req)
 	}
 	req.ID, req.AtMillis = statestore.NewCommandID(), time.Now().UnixMilli()
 	if err := statestore.SubmitCommand(ctx, o.Destination, req.Command); err != nil {

@@ -145,11 +145,15 @@ func redefined(m statestore.Mirror, definition mirror.Definition) statestore.Mir
 	return m
 }
 
-// delete removes all that belongs to a mirror if all its topics are STOPPED; false: it does not.
+// delete removes all that belongs to a mirror if all its topics are STOPPED, and nothing of their promotion is left to be
+// done, for nobody would do it any more; false: it does not.
 func (d *desk) delete(m *mirrorEntry, v *verdicts) bool {
 	for _, name := range sortedKeys(m.topics) {
-		if why := d.active(m.topics[name]); why != "" {
+		e := m.topics[name]
+		if why := d.active(e); why != "" {
 			v.refuse(name, "topic %s is %s: only a mirror whose topics are all STOPPED is deleted", name, why)
+		} else if unfinished(e) {
+			v.refuse(name, "topic %s is STOPPED, but its settings, guard and group offsets are still being finished: see describe for what is in the way", name)
 		}
 	}
 	if len(v.topics) > 0 || d.declared(m.mirror.Name) {
@@ -173,6 +177,9 @@ func (d *desk) active(e *topicEntry) string {
 	}
 	return ""
 }
+
+// unfinished reports whether the promotion of a topic that exists has yet to be ended.
+func unfinished(e *topicEntry) bool { return len(e.parts) > 0 && !e.topic.Promoted }
 
 // each applies a rule to every topic that the command's items select in the mirror.
 func (d *desk) each(m *mirrorEntry, cmd mirror.Command, v *verdicts, rule func(*topicEntry, *verdicts)) {

@@ -181,6 +181,12 @@ func TestDeleteNeedsAllStopped(t *testing.T) {
 	for _, name := range []string{"broken", "paused", "running"} {
 		o.topic("east", name, mirror.Stopped, mirror.Stopped)
 	}
+	last := o.index.mirrors["east"].topics["paused"]
+	last.topic.Promoted = false // its guard is not lifted, and nobody would do that any more
+	if got := refusedTopics(o.do(mirror.VerbDelete, "east").outcome); strings.Join(got, " ") != "paused" {
+		t.Errorf("named %v", got)
+	}
+	last.topic.Promoted = true
 	d := o.do(mirror.VerbDelete, "east")
 	if refusals(d.outcome) != 0 || len(d.records) != 1 {
 		t.Fatalf("%+v", d)

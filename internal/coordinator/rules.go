@@ -69,7 +69,7 @@ func (d *desk) startTopic(m *mirrorEntry, topic string, v *verdicts) {
 func (d *desk) holder(mirrorName, topic string) string {
 	for _, name := range sortedKeys(d.index.mirrors) {
 		if e := d.index.mirrors[name].topics[topic]; e != nil && name != mirrorName &&
-			(d.active(e) != "" || len(e.parts) > 0 && !e.topic.Promoted) {
+			(d.active(e) != "" || unfinished(e)) {
 			return name
 		}
 	}

@@ -39,6 +39,9 @@ func (c *checker) destination(ctx context.Context) {
 	c.destinationID, c.brokers = m.ClusterID, len(m.Brokers)
 	c.askRights(ctx, cluster)
 	c.internalTopics(ctx, cluster, m)
+	if _, exists := m.Topics[statestore.StateTopic]; exists {
+		c.ownership(ctx, cluster)
+	}
 	c.askSettings(ctx, cluster)
 }
 
@@ -96,6 +99,31 @@ func (c *checker) internalTopics(ctx context.Context, cluster *kafka.Cluster, m 
 			c.bad(grant(c.cfg.Destination, "--operation Read --operation Write --topic "+name), "%s on topic %s is missing", strings.Join(missing, ", "), name)
 		}
 	}
+}
+
+// ownership tells whose destination this is, and what in its state cannot be read.
+func (c *checker) ownership(ctx context.Context, cluster *kafka.Cluster) {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout/4)
+	defer cancel()
+	view, err := statestore.Load(ctx, cluster)
+	if err != nil {
+		c.note("", "topic %s could not be read: %v", statestore.StateTopic, err)
+		return
+	}
+	for shard, bad := range view.BadRecords() {
+		c.bad(statestore.BadRecordFix, "shard %d %s", shard, bad)
+	}
+	own, ok := view.Identity()
+	if !ok || own.GroupID == c.cfg.GroupID {
+		return
+	}
+	theirs := cluster.DescribeGroups(ctx, []kafka.Group{{ID: own.GroupID, Type: "classic"}})[own.GroupID]
+	if theirs.Err == nil && len(theirs.Members) == 0 {
+		c.note("", "the destination belonged to group %q, which has no members left: group_id %q will take it over with its mirrors", own.GroupID, c.cfg.GroupID)
+		return
+	}
+	c.bad(fmt.Sprintf("set group_id: %s to share its work, or stop the instances of that group first", own.GroupID),
+		"the destination belongs to group %q, group_id here is %q: this instance would refuse to run", own.GroupID, c.cfg.GroupID)
 }
 
 // askSettings reads the brokers' settings and tells what is in the way.

@@ -198,7 +198,7 @@ func readiness(ctx context.Context, h *health, m membership, r control.Readiness
 	r.Joined = m.joined()
 	for shard := range m.view.Shards() {
 		if bad, ok := m.view.BadRecord(shard); ok {
-			r.Stopped = append(r.Stopped, fmt.Sprintf("shard %d at offset %d: %v", shard, bad.Offset, bad.Err))
+			r.Stopped = append(r.Stopped, fmt.Sprintf("shard %d %s; %s", shard, bad, statestore.BadRecordFix))
 		}
 		if m.ownsShard(shard) {
 			r.ShardsOwned++

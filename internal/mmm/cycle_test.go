@@ -54,6 +54,21 @@ func TestARefusedCreationIsTriedAgain(t *testing.T) {
 	}
 }
 
+func TestThousandsOfUnmatchedPatternsAreOneLine(t *testing.T) {
+	var items []string
+	for i := range 3000 {
+		items = append(items, fmt.Sprintf("absent-%04d-.*", i))
+	}
+	r := newRig(t, rigOptions{define: including(append(items, "t")...)})
+	r.topic("t", 1, 1)
+	r.run()
+	r.eventually("the topic is mirrored", func() bool { return r.record("t").Partitions == 1 })
+	r.cycles(2)
+	if n := r.log.lines("without effect"); n != 1 || r.log.lines("without effect", "count=3000", "absent-0000-.*", "absent-0004-.*", "…") != 1 {
+		t.Errorf("%d log lines about 3,000 patterns, want one with their number", n)
+	}
+}
+
 func TestGrowthReachesTheDestinationFirst(t *testing.T) {
 	r := newRig(t, rigOptions{define: including("t")})
 	r.topic("t", 1, 1)

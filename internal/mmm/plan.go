@@ -57,10 +57,14 @@ type NotMirrored struct {
 	Run  string `json:"run"` // the command that brings it over
 }
 
+func emptyPlan(mirrorName string) Plan {
+	return Plan{Mirror: mirrorName, Problems: []string{}, Changes: []Change{}, Loss: []Loss{}, Groups: []GroupLoss{}, NotMirrored: []NotMirrored{}}
+}
+
 // Preview makes the Plan of a mirror. It reads both clusters and changes nothing; an error means that one of them could
 // not be read at all.
 func Preview(ctx context.Context, cfg Config, src, dst *kafka.Cluster, view View, mirrorName string) (Plan, error) {
-	p := Plan{Mirror: mirrorName, Problems: []string{}, Changes: []Change{}, Loss: []Loss{}, Groups: []GroupLoss{}, NotMirrored: []NotMirrored{}}
+	p := emptyPlan(mirrorName)
 	m, ok := view.Mirror(mirrorName)
 	if !ok {
 		return p, mirror.Errorf(mirror.Refused, "mirror %s is not defined", mirrorName)
@@ -87,7 +91,7 @@ func Preview(ctx context.Context, cfg Config, src, dst *kafka.Cluster, view View
 	v.configs()
 	v.groups(ctx)
 	v.acls()
-	v.loss(ctx, src)
+	p.Loss = lossOf(ctx, dst, view, v.unpromoted(), func(tps []kafka.TP) map[kafka.TP]int64 { return highWatermarks(ctx, src, tps) })
 	v.notMirrored(ctx, src)
 	return p, nil
 }
@@ -211,45 +215,6 @@ func (v preview) acls() {
 	}
 	if plan.held > 0 {
 		v.plan.Problems = append(v.plan.Problems, fmt.Sprintf("%d rights to write wait until their topics are STOPPED", plan.held))
-	}
-}
-
-// loss compares the logs of all partitions that are not STOPPED.
-func (v preview) loss(ctx context.Context, src *kafka.Cluster) {
-	var tps []kafka.TP
-	parts := map[kafka.TP]mirror.Partition{}
-	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
-		if t.Wish == mirror.Stopped || !v.destination.same(t) && t.Wish == mirror.Mirroring {
-			continue
-		}
-		for i := range t.Partitions {
-			tp := kafka.TP{Topic: t.Name, Partition: i, LeaderEpoch: -1}
-			tps = append(tps, tp)
-			parts[tp] = mirror.Partition{Mirror: t.Mirror, TopicID: t.SourceID, Index: i}
-		}
-	}
-	if len(tps) == 0 {
-		return
-	}
-	dst := v.loop.deps.Destination
-	here, producers := dst.Ranges(ctx, tps), dst.Producers(ctx, tps)
-	there := src.Ranges(ctx, tps) // after the destination's: what came meanwhile is a loss too
-	for _, tp := range tps {
-		row := Loss{Topic: tp.Topic, Partition: tp.Partition, Records: -1}
-		if here[tp].Err == nil && there[tp].Err == nil {
-			row.Records = max(0, there[tp].HighWatermark-here[tp].HighWatermark)
-		}
-		if at, _, ok := v.loop.deps.View.Report(parts[tp]); ok {
-			row.Seconds = float64(at.LagMillis) / 1000
-		}
-		for _, p := range producers[tp].Producers {
-			if p.TxnStart >= 0 {
-				row.OpenTransactions++
-			}
-		}
-		if row.Records != 0 || row.OpenTransactions > 0 {
-			v.plan.Loss = append(v.plan.Loss, row)
-		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (s *reseed) look(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the source: %w", err)
 	}
-	topics, err := s.m.sourceTopics(ctx, src, s.mirror)
+	topics, err := s.m.sides(src).sourceTopics(ctx, s.mirror)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -23,23 +24,39 @@ func (m *Manager) Resolve(ctx context.Context, mirrorName string, items, exclude
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the source: %w", err)
 	}
-	source, err := m.sourceTopics(ctx, src, record)
+	return ResolveTopics(ctx, m.sides(src), record, items, exclude)
+}
+
+func (m *Manager) sides(src *kafka.Cluster) Sides {
+	return Sides{src, m.deps.Destination, m.deps.View, m.cfg.CallTimeout}
+}
+
+// Sides are what topics are looked up in.
+type Sides struct {
+	Source, Destination *kafka.Cluster
+	View                View
+	CallTimeout         time.Duration
+}
+
+// ResolveTopics is Resolve for whoever has the clusters of a mirror open.
+func ResolveTopics(ctx context.Context, in Sides, record statestore.Mirror, items, exclude []string) (topics []string, refused map[string]error, err error) {
+	source, err := in.sourceTopics(ctx, record)
 	if err != nil {
 		return nil, nil, err
 	}
 	r := resolution{
 		mirror: record, source: source, refused: map[string]error{},
-		taken: func(topic string) (string, bool) { return takenBy(m.deps.View, mirrorName, topic) },
+		taken: func(topic string) (string, bool) { return takenBy(in.View, record.Name, topic) },
 	}
 	return r.resolve(items, exclude), r.refused, nil
 }
 
-func (m *Manager) sourceTopics(ctx context.Context, src *kafka.Cluster, record statestore.Mirror) (catalog, error) {
-	meta, err := within(ctx, m.cfg.CallTimeout, func(ctx context.Context) (kafka.Metadata, error) { return src.Metadata(ctx) })
+func (in Sides) sourceTopics(ctx context.Context, record statestore.Mirror) (catalog, error) {
+	meta, err := within(ctx, in.CallTimeout, func(ctx context.Context) (kafka.Metadata, error) { return in.Source.Metadata(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("ask the source for its topics: %w", err)
 	}
-	destinationID, err := within(ctx, m.cfg.CallTimeout, m.deps.Destination.ID)
+	destinationID, err := within(ctx, in.CallTimeout, in.Destination.ID)
 	if err != nil {
 		return nil, fmt.Errorf("ask the destination for its cluster id: %w", err)
 	}

@@ -44,14 +44,28 @@ func (l *loop) topicsInput(m statestore.Mirror, source catalog, d destinationSee
 	}
 }
 
-// tellNotes says once which patterns match nothing and which topics were left alone.
+// notesAtOnce is how many notes are logged one by one.
+const notesAtOnce = 5
+
+// tellNotes says once which patterns match nothing and which topics were left alone; of many, how many and some of them.
 func (l *loop) tellNotes(ctx context.Context, unmatched []string, notes map[string]string) {
 	for _, item := range unmatched {
 		notes[item] = "matches no topic of the source"
 	}
+	const event = "item of topics_include or start without effect"
+	var news []string
 	for _, subject := range slices.Sorted(maps.Keys(notes)) {
-		l.speaker.say(ctx, slog.LevelWarn, "note "+subject, "item of topics_include or start without effect", notes[subject], "item", subject,
-			mirror.KeyCause, fmt.Sprintf("%s %s", subject, notes[subject]))
+		if l.speaker.news("note "+subject, notes[subject]) {
+			news = append(news, subject)
+		}
+	}
+	if len(news) > notesAtOnce {
+		l.log.WarnContext(ctx, event, mirror.KeyCount, len(news), "items", names(news),
+			mirror.KeyCause, fmt.Sprintf("%s %s, …", news[0], notes[news[0]]))
+		news = nil
+	}
+	for _, subject := range news {
+		l.log.WarnContext(ctx, event, "item", subject, mirror.KeyCause, fmt.Sprintf("%s %s", subject, notes[subject]))
 	}
 	l.board.update(func(s *Status) {
 		for subject := range s.Notes {

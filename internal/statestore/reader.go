@@ -206,7 +206,8 @@ func (r *Reader) take(c *cursor, got fetched) {
 // complain tells, once each, of a shard that stopped and of records that were skipped.
 func (r *Reader) complain(shard int32) {
 	if bad, ok := r.view.newlyBad(shard); ok {
-		r.log.Error("shard stopped at a record that cannot be read", mirror.KeyShard, shard, mirror.KeyOffset, bad.Offset, mirror.KeyErr, bad.Err)
+		r.log.Error("shard stopped at a record that cannot be read", mirror.KeyShard, shard, mirror.KeyOffset, bad.Offset, mirror.KeyErr, bad.Err,
+			"fix", BadRecordFix)
 	}
 	if n := r.view.newlyUnknown(); n > 0 {
 		r.log.Warn("records of unknown types skipped, a newer release wrote them", mirror.KeyShard, shard, mirror.KeyCount, n)

@@ -334,6 +334,5 @@ func (v *View) wait(ctx context.Context, shard int32, done func() bool) error {
 }
 
 func badShard(shard int32, bad BadRecord) error {
-	return mirror.Errorf(mirror.Refused, "shard %d stopped at offset %d of %s, which cannot be read: %w", shard, bad.Offset,
-		StateTopic, bad.Err)
+	return mirror.Errorf(mirror.Refused, "shard %d %s", shard, bad).WithHint(BadRecordFix)
 }

@@ -3,6 +3,7 @@ package statestore
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -61,6 +62,15 @@ type mirrorView struct {
 type BadRecord struct {
 	Offset int64
 	Err    error
+}
+
+// BadRecordFix is what an operator can do about one. The topic that takes the place of a deleted one is written by whoever
+// has read all but that record (see View.lost).
+const BadRecordFix = "run the release that wrote it, if a newer one did; else delete the topic " + StateTopic +
+	" while an instance runs, which creates it again with all that it has read (see operations.md)"
+
+func (b BadRecord) String() string {
+	return fmt.Sprintf("stopped at offset %d of %s, a record that cannot be read: %v", b.Offset, StateTopic, b.Err)
 }
 
 // NewView makes a view of a state topic with that many shards, none of them read yet.

@@ -265,6 +265,9 @@ func TestOneGroupPerDestination(t *testing.T) {
 	m.Start()
 	s.Group = "stranger"
 	other := NewDaemon(t, s)
+	checked := other.check()
+	want(t, "exit code of check", checked.Code, 1)
+	says(t, "check", checked.Out, `belongs to group "mirrord"`, "set group_id: mirrord")
 	other.Launch()
 	if !other.p.wait(20*time.Second) || other.p.code() == 0 {
 		t.Error("the second group runs")
@@ -275,6 +278,10 @@ func TestOneGroupPerDestination(t *testing.T) {
 	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)
 	AwaitLevel(t, p.S, p.D, 10*time.Second, "t")
 	SoundState(t, p.D)
+	m.Stop()
+	checked = other.check()
+	want(t, "exit code of check when nobody is left", checked.Code, 0)
+	says(t, "check", checked.Out, `belonged to group "mirrord"`)
 }
 
 // A mirror with one and the same cluster on both sides is refused with the cluster's id; nothing is created, and the
