@@ -44,9 +44,6 @@ func (l *loop) topicsInput(m statestore.Mirror, source catalog, d destinationSee
 	}
 }
 
-// notesAtOnce is how many notes are logged one by one.
-const notesAtOnce = 5
-
 // tellNotes says once which patterns match nothing and which topics were left alone; of many, how many and some of them.
 func (l *loop) tellNotes(ctx context.Context, unmatched []string, notes map[string]string) {
 	for _, item := range unmatched {
@@ -59,7 +56,7 @@ func (l *loop) tellNotes(ctx context.Context, unmatched []string, notes map[stri
 			news = append(news, subject)
 		}
 	}
-	if len(news) > notesAtOnce {
+	if len(news) > linesAtOnce {
 		l.log.WarnContext(ctx, event, mirror.KeyCount, len(news), "items", names(news),
 			mirror.KeyCause, fmt.Sprintf("%s %s, …", news[0], notes[news[0]]))
 		news = nil

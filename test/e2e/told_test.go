@@ -28,6 +28,7 @@ func says(t *testing.T, what, printed string, words ...string) {
 // A source that has died is when an operator asks what a failover would lose: plan says what was last reported, after the
 // failover describe says what the source had, and the same is seen over HTTP.
 func TestLossIsToldWithoutTheSource(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 2)
 	p.S.Send(t, nil, Numbered("t", 0, 0, 100)...)
@@ -66,6 +67,7 @@ func TestLossIsToldWithoutTheSource(t *testing.T) {
 
 // The dry run of a start asks the source, and says so where it cannot.
 func TestDryRunOfAStart(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	for _, topic := range []string{"orders", "payments", "paused"} {
 		p.S.Topic(t, topic, 1)
@@ -97,6 +99,7 @@ func TestDryRunOfAStart(t *testing.T) {
 // What to do about a record of the state topic that cannot be read is told wherever it is told, and doing it helps: all
 // other state is there again, and the shard goes on.
 func TestUnreadableStateRecordHasARemedy(t *testing.T) {
+	t.Parallel()
 	const partitions = 12
 	p := SharedPair(t)
 	p.S.Topic(t, "t", partitions)
