@@ -69,6 +69,9 @@ func walkMessage(b Batch, c Codec, each func(offset, timestamp int64, w wireReco
 	if m.value == nil {
 		return corrupt("compressed message at offset %d has no value", m.offset)
 	}
+	if m.magic == 0 && b.Codec() == CodecLZ4 {
+		m.value = mendLZ4(m.value)
+	}
 	set, err := inflateSet(c, b.Codec(), m.value)
 	if err != nil {
 		return fmt.Errorf("decompress message at offset %d: %w", m.offset, err)
