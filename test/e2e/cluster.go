@@ -76,7 +76,7 @@ func StartCluster(t testing.TB, o Options) *Cluster {
 // NewCluster starts a cluster with its data below dir; the caller closes it.
 func NewCluster(dir string, o Options) (*Cluster, error) {
 	o.Nodes, o.Version = max(1, o.Nodes), cmpOr(o.Version, defaultVersion)
-	c := &Cluster{Options: o, dir: dir, b: newBackend(dir)}
+	c := &Cluster{Options: o, dir: dir, b: newBackend(dir, o.Version)}
 	for i := range o.Nodes {
 		n := &Node{ID: i + 1, Addr: freeAddr(), upstream: freeAddr(), internal: freeAddr(), voter: freeAddr()}
 		p, err := newProxy("127.0.0.1:0", n.upstream)
@@ -113,9 +113,10 @@ func cmpOr(s, otherwise string) string {
 	return s
 }
 
-// newBackend picks containers when MIRRORD_E2E_BACKEND=docker, else JVM processes.
-func newBackend(dir string) backend {
-	if os.Getenv("MIRRORD_E2E_BACKEND") == "docker" {
+// newBackend picks containers when MIRRORD_E2E_BACKEND=docker, else JVM processes, as for old releases, which have no image
+// of that kind.
+func newBackend(dir, version string) backend {
+	if os.Getenv("MIRRORD_E2E_BACKEND") == "docker" && version == defaultVersion {
 		return &docker{}
 	}
 	return &jvm{dir: dir}

@@ -58,7 +58,7 @@ func (d *docker) start(ctx context.Context, nodes []*Node, o Options) (err error
 func (d *docker) run(ctx context.Context, n *Node, votes string, o Options) (testcontainers.Container, error) {
 	host := fmt.Sprint("kafka", n.ID)
 	env := map[string]string{"KAFKA_HEAP_OPTS": "-Xms128m -Xmx" + cmpOr(o.Heap, "512m")}
-	for _, line := range strings.Split(strings.TrimSpace(properties(n, votes, o.Nodes, o.Props)), "\n") {
+	for _, line := range strings.Split(strings.TrimSpace(properties(n, votes, o)), "\n") {
 		key, value, _ := strings.Cut(line, "=")
 		env[propertyVariable(key)] = value
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,13 +15,15 @@ import (
 	"time"
 )
 
-// jvm runs each node as a KRaft broker and controller in a process of its own.
+// jvm runs each node as a KRaft broker and controller in a process of its own, or as a broker beside a ZooKeeper server
+// where the release has no KRaft that is fit for use.
 type jvm struct {
-	dir   string
-	jars  string
-	heap  string
-	flags []string
-	procs []*process
+	dir       string
+	jars      string
+	heap      string
+	flags     []string
+	procs     []*process
+	zookeeper *process
 }
 
 func (j *jvm) start(ctx context.Context, nodes []*Node, o Options) (err error) {
@@ -33,10 +36,16 @@ func (j *jvm) start(ctx context.Context, nodes []*Node, o Options) (err error) {
 	}
 	j.procs = make([]*process, len(nodes))
 	id, voters := newClusterID(), voters(nodes)
+	if needsZooKeeper(o.Version) {
+		id, voters = "", nodes[0].voter
+		if err := j.startZooKeeper(ctx, voters); err != nil {
+			return err
+		}
+	}
 	errs := make(chan error, len(nodes))
 	var wg sync.WaitGroup
 	for i, n := range nodes {
-		wg.Go(func() { errs <- j.first(ctx, i, id, properties(n, voters, len(nodes), o.Props)) })
+		wg.Go(func() { errs <- j.first(ctx, i, id, properties(n, voters, o)) })
 	}
 	wg.Wait()
 	for range nodes {
@@ -47,7 +56,7 @@ func (j *jvm) start(ctx context.Context, nodes []*Node, o Options) (err error) {
 	return err
 }
 
-// first formats a node's storage and starts it.
+// first formats a node's storage, unless ZooKeeper gives the cluster its id, and starts the node.
 func (j *jvm) first(ctx context.Context, i int, clusterID, props string) error {
 	if err := os.MkdirAll(j.node(i), 0o755); err != nil {
 		return err
@@ -55,6 +64,9 @@ func (j *jvm) first(ctx context.Context, i int, clusterID, props string) error {
 	props += "log.dirs=" + filepath.Join(j.node(i), "data") + "\n"
 	if err := os.WriteFile(filepath.Join(j.node(i), "server.properties"), []byte(props), 0o644); err != nil {
 		return err
+	}
+	if clusterID == "" {
+		return j.launch(i)
 	}
 	format := exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", j.jars+"/*",
 		"kafka.tools.StorageTool", "format", "-t", clusterID, "-c", filepath.Join(j.node(i), "server.properties"))
@@ -97,6 +109,9 @@ func (j *jvm) close() {
 			p.kill()
 		}
 	}
+	if j.zookeeper != nil {
+		j.zookeeper.kill()
+	}
 }
 
 func newClusterID() string {
@@ -115,8 +130,9 @@ func voters(nodes []*Node) string {
 }
 
 // properties of a node whose timings suit tests: quick elections, frequent retention checks, an eager cleaner.
-func properties(n *Node, voters string, nodes int, extra map[string]string) string {
-	copies := fmt.Sprint(min(3, nodes))
+// voters is the address of the ZooKeeper server where the release needs one.
+func properties(n *Node, voters string, o Options) string {
+	copies := fmt.Sprint(min(3, o.Nodes))
 	props := map[string]string{
 		"process.roles": "broker,controller", "node.id": fmt.Sprint(n.ID), "controller.quorum.voters": voters,
 		"listeners":                                fmt.Sprintf("DIRECT://%s,PROXIED://%s,INTERNAL://%s,CONTROLLER://%s", n.Addr, n.upstream, n.internal, n.voter),
@@ -132,9 +148,10 @@ func properties(n *Node, voters string, nodes int, extra map[string]string) stri
 		"log.segment.delete.delay.ms": "1000", "log.cleaner.backoff.ms": "500", "log.cleaner.dedupe.buffer.size": "33554432",
 		"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000",
 	}
-	for k, v := range extra {
-		props[k] = v
+	if needsZooKeeper(o.Version) {
+		underZooKeeper(props, n, voters)
 	}
+	maps.Copy(props, o.Props)
 	var b strings.Builder
 	for k, v := range props {
 		fmt.Fprintf(&b, "%s=%s\n", k, v)

@@ -217,42 +217,57 @@ func (r *reader) next() (*kgo.Record, error) {
 }
 
 func (r *reader) fetch() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	leader, err := r.c.Leader(ctx, r.topic, r.p)
+	rp, err := r.ask()
 	if err != nil {
 		return err
 	}
-	part := kmsg.NewFetchRequestTopicPartition()
-	part.Partition, part.FetchOffset, part.PartitionMaxBytes = r.p, r.at, 4<<20
-	req := kmsg.NewPtrFetchRequest()
-	req.MaxBytes, req.MaxWaitMillis, req.MinBytes, req.IsolationLevel = 8<<20, 500, 1, 1
-	level := kgo.ReadCommitted()
-	if r.uncommitted {
-		req.IsolationLevel, level = 0, kgo.ReadUncommitted()
-	}
-	req.Topics = []kmsg.FetchRequestTopic{{Topic: r.topic, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
-	resp, err := r.c.cl.Broker(int(leader)).RetriableRequest(ctx, req)
-	if err != nil {
-		return err
-	}
-	got := resp.(*kmsg.FetchResponse)
-	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
-		return err
-	}
-	rp := &got.Topics[0].Partitions[0]
-	if err := kerr.ErrorForCode(rp.ErrorCode); err != nil {
-		return err
-	}
-	opts := kgo.ProcessFetchPartitionOpts{Offset: r.at, IsolationLevel: level, Topic: r.topic, Partition: r.p, KeepControlRecords: r.uncommitted}
+	opts := kgo.ProcessFetchPartitionOpts{Offset: r.at, IsolationLevel: r.level(), Topic: r.topic, Partition: r.p, KeepControlRecords: r.uncommitted}
 	fetched, next := kgo.ProcessFetchPartition(opts, rp, r.unzip, nil)
 	for _, rec := range fetched.Records {
+		if rec.Timestamp.IsZero() { // messages of magic 0 have none
+			rec.Timestamp = time.UnixMilli(-1)
+		}
 		if rec.Offset < r.end {
 			r.queue = append(r.queue, rec)
 		}
 	}
 	r.at = next
 	return fetched.Err
+}
+
+func (r *reader) level() kgo.IsolationLevel {
+	if r.uncommitted {
+		return kgo.ReadUncommitted()
+	}
+	return kgo.ReadCommitted()
+}
+
+// ask fetches what there is at the reader's offset, as the broker gives it.
+func (r *reader) ask() (*kmsg.FetchResponseTopicPartition, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	leader, err := r.c.Leader(ctx, r.topic, r.p)
+	if err != nil {
+		return nil, err
+	}
+	part := kmsg.NewFetchRequestTopicPartition()
+	part.Partition, part.FetchOffset, part.PartitionMaxBytes = r.p, r.at, 4<<20
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes, req.MaxWaitMillis, req.MinBytes, req.IsolationLevel = 8<<20, 500, 1, 1
+	if r.uncommitted {
+		req.IsolationLevel = 0
+	}
+	req.Topics = []kmsg.FetchRequestTopic{{Topic: r.topic, Partitions: []kmsg.FetchRequestTopicPartition{part}}}
+	resp, err := r.c.cl.Broker(int(leader)).RetriableRequest(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	got := resp.(*kmsg.FetchResponse)
+	if err := kerr.ErrorForCode(got.ErrorCode); err != nil {
+		return nil, err
+	}
+	rp := &got.Topics[0].Partitions[0]
+	return rp, kerr.ErrorForCode(rp.ErrorCode)
 }
 
 // Leader asks who leads a partition now.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -101,4 +102,14 @@ func (c *Cluster) ProduceRaw(ctx context.Context, topic string, partition int32,
 		return fmt.Errorf("produce a raw batch to %s-%d: %w %s", topic, partition, err, detail)
 	}
 	return nil
+}
+
+// magic is the message format of the first batch of partition 0.
+func (c *Cluster) magic(t testing.TB, topic string) int8 {
+	t.Helper()
+	logs, err := c.Logs(context.Background(), topic)
+	must(t, err)
+	got, err := newReader(c, topic, 0, logs[0]).ask()
+	must(t, err)
+	return int8(got.RecordBatches[16])
 }
