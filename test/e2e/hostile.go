@@ -17,6 +17,7 @@ type Story struct {
 	Instances             int
 	Static                bool // instances with a fixed id, which take over at once
 	Threads               int
+	Replicas              int // of the source's topics; where there are two, leaders move from one to the other
 	Tales                 []*Tale
 	Faults                []Ingredient
 }
@@ -69,10 +70,22 @@ func NewStory(seed uint64, without ...string) Story {
 		id := fmt.Sprint("f", i)
 		s.Faults = append(s.Faults, Ingredient{id, faults[weighted(s.rand(id+"?"), len(faults), func(i int) int { return faults[i].weight })].name})
 	}
+	s.moveSource()
 	for _, id := range without {
 		s.drop(id)
 	}
 	return s
+}
+
+// moveSource gives some stories a source whose leaders move among the faults.
+func (s *Story) moveSource() {
+	r := s.rand("source")
+	if s.Replicas = 1 + r.IntN(3)/2; s.Replicas == 1 {
+		return
+	}
+	for i := range 1 + r.IntN(4) {
+		s.Faults = slices.Insert(s.Faults, r.IntN(len(s.Faults)+1), Ingredient{fmt.Sprint("l", i), "move source leaders"})
+	}
 }
 
 func (s Story) tale(id string) *Tale {
@@ -132,7 +145,8 @@ func (s Story) IDs() (ids []string) {
 
 func (s Story) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: transactions %s, fillers %s, %d instances, static %v, %d threads\n", s.Seed, s.Transactions, s.Fillers, s.Instances, s.Static, s.Threads)
+	fmt.Fprintf(&b, "seed %d: transactions %s, fillers %s, %d instances, static %v, %d threads, %d replicas at the source\n",
+		s.Seed, s.Transactions, s.Fillers, s.Instances, s.Static, s.Threads, s.Replicas)
 	line := func(head string, items []Ingredient) {
 		fmt.Fprintf(&b, "  %s:", head)
 		for _, i := range items {

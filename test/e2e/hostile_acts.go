@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -274,6 +275,10 @@ func (t *teller) clean(*rand.Rand) error {
 
 func (t *teller) trim(r *rand.Rand) error {
 	logs, err := t.c.Logs(context.Background(), t.topic)
+	for tries := 0; errors.Is(err, kerr.NotLeaderForPartition) && tries < 20; tries++ {
+		time.Sleep(100 * time.Millisecond)
+		logs, err = t.c.Logs(context.Background(), t.topic)
+	}
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,8 @@ var faults = []struct {
 	{"slow", 1, func(d *drama, r *rand.Rand) error {
 		return d.during(d.some(d.D, r), func(p *Proxy) { p.Latency(300 * time.Millisecond) }, r)
 	}},
-	{"move leaders", 3, (*drama).moveLeaders},
+	{"move leaders", 3, func(d *drama, r *rand.Rand) error { return d.moveLeaders(d.D, r) }},
+	{"move source leaders", 0, func(d *drama, r *rand.Rand) error { return d.moveLeaders(d.S, r) }}, // drawn by moveSource
 	{"kill destination node", 1, (*drama).killNode},
 }
 
@@ -107,10 +108,10 @@ func (d *drama) loseAnswers(r *rand.Rand) error {
 }
 
 // moveLeaders gives every mirrored partition another leader by reordering its replicas.
-func (d *drama) moveLeaders(r *rand.Rand) error {
+func (d *drama) moveLeaders(c *Cluster, r *rand.Rand) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	listed, err := d.D.adm.ListTopics(ctx, d.topics...)
+	listed, err := c.adm.ListTopics(ctx, d.topics...)
 	if err != nil {
 		return err
 	}
@@ -128,10 +129,10 @@ func (d *drama) moveLeaders(r *rand.Rand) error {
 	if len(moved) == 0 {
 		return nil
 	}
-	if _, err := d.D.adm.AlterPartitionAssignments(ctx, order); err != nil {
+	if _, err := c.adm.AlterPartitionAssignments(ctx, order); err != nil {
 		return err
 	}
-	_, err = d.D.adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, moved)
+	_, err = c.adm.ElectLeaders(ctx, kadm.ElectPreferredReplica, moved)
 	return err
 }
 

@@ -23,14 +23,20 @@ func namedVersions() *kversion.Versions {
 	return v
 }
 
-// Topic creates a topic. Settings come in pairs.
+// Topic creates a topic with as many replicas as nodes, three at most. Settings come in pairs.
 func (c *Cluster) Topic(t testing.TB, name string, partitions int32, settings ...string) {
+	t.Helper()
+	c.Place(t, name, partitions, int16(min(3, len(c.Nodes))), settings...)
+}
+
+// Place is Topic with a number of replicas.
+func (c *Cluster) Place(t testing.TB, name string, partitions int32, replicas int16, settings ...string) {
 	t.Helper()
 	configs := map[string]*string{}
 	for i := 0; i+1 < len(settings); i += 2 {
 		configs[settings[i]] = &settings[i+1]
 	}
-	_, err := c.adm.CreateTopic(context.Background(), partitions, int16(min(3, len(c.Nodes))), configs, name)
+	_, err := c.adm.CreateTopic(context.Background(), partitions, replicas, configs, name)
 	must(t, err)
 }
 

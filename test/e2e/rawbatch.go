@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"testing"
@@ -76,10 +77,19 @@ func rawRecord(r *kgo.Record, delta int32, first int64) []byte {
 	return append(binary.AppendVarint(nil, int64(len(body)-1)), body[1:]...)
 }
 
-// ProduceRaw appends one batch as it is, at the leader.
+// ProduceRaw appends one batch as it is, at the leader, wherever that moves to.
 func (c *Cluster) ProduceRaw(ctx context.Context, topic string, partition int32, batch []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	for {
+		err := c.produceRaw(ctx, topic, partition, batch)
+		if !errors.Is(err, kerr.NotLeaderForPartition) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (c *Cluster) produceRaw(ctx context.Context, topic string, partition int32, batch []byte) error {
 	leader, err := c.Leader(ctx, topic, partition)
 	if err != nil {
 		return err
