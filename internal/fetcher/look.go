@@ -129,7 +129,7 @@ func (p *part) reportFailure() {
 
 // stopFetching takes the partition out of its thread; p.mu is held.
 func (p *part) stopFetching() {
-	p.fetching = false
+	p.fetching, p.ahead = false, nil
 	if p.thread != nil {
 		p.thread.remove(p)
 	}

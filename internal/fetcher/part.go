@@ -45,7 +45,8 @@ type part struct {
 	corruptAt   int64
 	beyond      int64 // offset of a batch above the high watermark, and how often in a row
 	beyonds     int
-	active      bool // counted in pool.active
+	active      bool  // counted in pool.active
+	ahead       error // what the partition fails over once all that waits is stored
 
 	tailing bool // its tail is being read alone
 	began   bool // the lag clock has seen the source

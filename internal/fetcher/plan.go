@@ -47,6 +47,7 @@ func (p planner) plan(next int64, f fetched) ([]item, error) {
 			err = s.check(b)
 		}
 		if err == nil {
+			s.remember()
 			err = s.batch(b)
 		}
 		if errors.Is(err, recordbatch.ErrCorrupt) {
@@ -64,20 +65,47 @@ func (p planner) plan(next int64, f fetched) ([]item, error) {
 type planning struct {
 	planner
 	fetched
-	next  int64
-	last  int64 // next offset of the batch before
-	items []item
-	void  map[int64]bool // producers whose transaction is aborted, at the current batch
+	next   int64
+	last   int64 // next offset of the batch before
+	items  []item
+	void   map[int64]bool // producers whose transaction is aborted, at the current batch
+	before stand
+}
+
+// stand is where a plan stood before its latest batch.
+type stand struct {
+	items  int
+	next   int64
+	lastTo int64 // of the last item, which a hole may have made longer
+}
+
+func (s *planning) remember() {
+	s.before = stand{items: len(s.items), next: s.next}
+	if n := len(s.items); n > 0 {
+		s.before.lastTo = s.items[n-1].to
+	}
+}
+
+// undo takes back what the latest batch gave.
+func (s *planning) undo() {
+	for i := range s.items[s.before.items:] {
+		s.items[s.before.items+i].hold.drop()
+	}
+	if s.items = s.items[:s.before.items]; len(s.items) > 0 {
+		s.items[len(s.items)-1].to = s.before.lastTo
+	}
+	s.next = s.before.next
 }
 
 // check demands that batches rise and end at the high watermark at the latest. Base offset and length are not covered by
-// a batch's CRC: a damaged one must never look like a hole.
+// a batch's CRC: a damaged one must never look like a hole. Of two batches that overlap either may be the damaged one.
 func (s *planning) check(b recordbatch.Batch) error {
 	if err := b.Validate(); err != nil {
 		return err
 	}
 	base, next := b.BaseOffset(), b.NextOffset()
 	if base < s.last {
+		s.undo()
 		return fmt.Errorf("%w: offsets %d to %d after %d", recordbatch.ErrCorrupt, base, next, s.last)
 	}
 	if s.bound >= 0 && next > s.bound {

@@ -144,7 +144,18 @@ func (p *part) planFailed(err error) {
 	case errors.Is(err, errDamaged), errors.Is(err, errBeyond):
 		p.damaged(p.pipe.tail, err)
 	default:
-		p.fail(err)
+		p.ahead, p.fetching = err, false
+		if p.thread != nil {
+			p.thread.remove(p)
+		}
+		p.failAhead()
+	}
+}
+
+// failAhead fails a partition over what lies behind all that waited, once that is stored; p.mu is held.
+func (p *part) failAhead() {
+	if p.ahead != nil && p.pipe.phase == running && p.pipe.idle() && p.pipe.queue.len() == 0 {
+		p.fail(p.ahead)
 	}
 }
 

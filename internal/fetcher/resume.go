@@ -191,7 +191,7 @@ func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	p.sawDest(at.LogStart, at.LogEnd)
 	p.look.cause, p.look.entry, p.look.since, p.look.quietSince = cause{}, false, time.Time{}, time.Time{}
 	p.seedTo, p.unsure = -1, false
-	p.fetching = true
+	p.fetching, p.ahead = true, nil
 	p.checking = false
 	if p.thread != nil {
 		p.thread.touch(p)

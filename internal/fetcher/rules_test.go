@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -389,5 +390,18 @@ func TestPipeline_ClosedStillLearnsWhatArrives(t *testing.T) {
 	p.pipe.answered(answer{verdict: stored, base: w.from, appendTime: -1})
 	if !p.pipe.idle() || p.pipe.acked != 3 {
 		t.Errorf("idle %v, acknowledged to %d; want true, 3", p.pipe.idle(), p.pipe.acked)
+	}
+}
+
+// A base offset is not covered by the checksum. One that was damaged looks like a hole until the next batch shows that it
+// cannot be: neither hole nor batch is taken, what came before is.
+func TestPlan_DamagedBaseOffset(t *testing.T) {
+	for _, offset := range []uint64{4, 5} {
+		src := newSource1(4)
+		binary.BigEndian.PutUint64(src.batches[1], offset) // in truth 3
+		items, err := testPlanner(false).plan(0, fetched{records: src.fetch(0, 1000), bound: src.end(), hold: testHold()})
+		if !errors.Is(err, errDamaged) || len(items) != 1 || items[0].to != 3 {
+			t.Errorf("%d items, %v", len(items), err)
+		}
 	}
 }

@@ -23,7 +23,7 @@ func namedVersions() *kversion.Versions {
 	return v
 }
 
-// Topic creates a topic with as many replicas as nodes, three at most. Settings come in pairs.
+// Topic creates a topic with as many replicas as nodes, three at most, and waits for its leaders. Settings come in pairs.
 func (c *Cluster) Topic(t testing.TB, name string, partitions int32, settings ...string) {
 	t.Helper()
 	c.Place(t, name, partitions, int16(min(3, len(c.Nodes))), settings...)
@@ -38,6 +38,7 @@ func (c *Cluster) Place(t testing.TB, name string, partitions int32, replicas in
 	}
 	_, err := c.adm.CreateTopic(context.Background(), partitions, replicas, configs, name)
 	must(t, err)
+	Eventually(t, 20*time.Second, func() error { _, err := c.Logs(context.Background(), name); return err })
 }
 
 // Send writes records in order, each to the partition it names, and waits for all of them.

@@ -12,6 +12,7 @@ import (
 // Somebody else writes into mirror partitions: one that is idle, one that is written next, and one under load. Each fails
 // alone, says where and who, and is counted; what was in flight then is all of ours that lies beyond (protocol R21).
 func TestR21_StrangersAreFoundAndNamed(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	const before = 20
 	topics := []string{"idle", "anonymous", "next", "busy"}

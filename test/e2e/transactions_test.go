@@ -153,6 +153,7 @@ func each(all []*tangle, do func(*tangle) error) error {
 // Everything that transactions do to a log, in each mode and through a kill -9 with a transaction open. Exact: the same to
 // every consumer at every moment, last stable offsets included. Committed: what is decided, as far as it is decided.
 func TestTransactionModes(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	set := p.Mirror()
 	set.Mirror, set.Extra = "", []string{"instance_id: one"}
@@ -228,6 +229,7 @@ func (d *Daemon) wantMode(mirror, mode string) error {
 // A failover with transactions open, one of which has committed at the source since: its marker was not copied, so it is
 // aborted at the destination, in both partitions. Nothing else is lost, and transactional producers go on at once.
 func TestFailoverWithOpenTransactions(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.D.SetBrokers(t, verification, "false")
 	p.S.Topic(t, "t", 2)
@@ -295,6 +297,7 @@ func withoutUndecided(p Pair, partition int32, end int64, log Log) error {
 
 // check tells what the destination has to set for exact transactions, and what auto makes of it.
 func TestCheckTellsWhatExactNeeds(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1)
 	s := p.Mirror("t")
