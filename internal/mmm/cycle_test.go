@@ -286,3 +286,31 @@ func must(t *testing.T, errs ...error) {
 		}
 	}
 }
+
+// A compacted topic is seeded under "delete", for as long as that takes; once no partition needs it, that is drift.
+func TestR13_ThePolicyThatSeedingNeedsStaysUntilItIsOver(t *testing.T) {
+	r := newRig(t, rigOptions{define: including("t")})
+	r.topic("t", 2, 10, "cleanup.policy", "compact")
+	r.trim(r.s, 0, 8)
+	r.run()
+	r.eventually("the topic is mirrored", func() bool { return r.setting("t", "cleanup.policy") == "compact" })
+	stays := func(when string) {
+		t.Helper()
+		r.cycles(4)
+		if policy := r.setting("t", "cleanup.policy"); policy != "delete" {
+			t.Errorf("%s: cleanup.policy=%s", when, policy)
+		}
+	}
+	r.setDestination("cleanup.policy", "delete")
+	stays("nothing is written yet")
+	r.write(r.fd, "t", 2, 8)
+	stays("the fillers are not removed yet")
+	r.trim(r.d, 0, 8)
+	r.eventually("the policy is back", func() bool { return r.setting("t", "cleanup.policy") == "compact" })
+	r.trim(r.s, 1, 10)
+	r.setDestination("cleanup.policy", "delete")
+	stays("the other partition is seeded")
+	r.write(r.fd, "t", 2, 2)
+	r.trim(r.d, 1, 10)
+	r.eventually("the policy is back", func() bool { return r.setting("t", "cleanup.policy") == "compact" })
+}

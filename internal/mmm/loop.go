@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"mirrord/internal/kafka"
@@ -46,7 +48,7 @@ type loop struct {
 	failures      map[Step][]error // of the running pass
 	trouble       map[string]string
 	created       map[string]time.Time // topics that this loop created and has not seen since, by when
-	seeding       map[string]time.Time // since when a cleanup policy looks like seeding
+	seeding       map[string]bool      // topics whose cleanup policy looks like seeding
 	retention     time.Duration        // of committed offsets at the destination; 0: not known yet
 	guard         guardState
 	groupSaid     map[string]time.Time // when a group was last told to be skipped
@@ -58,7 +60,7 @@ func newLoop(name string, cfg Config, deps Deps, m *metrics) *loop {
 	return &loop{
 		name: name, cfg: cfg, deps: deps, log: log, metrics: m, speaker: newSpeaker(log), recreating: &topicSet{}, created: map[string]time.Time{},
 		wake: make(chan struct{}, 1), observed: make(chan observation, 1), failures: map[Step][]error{},
-		trouble: map[string]string{}, seeding: map[string]time.Time{}, groupSaid: map[string]time.Time{},
+		trouble: map[string]string{}, seeding: map[string]bool{}, groupSaid: map[string]time.Time{},
 		board: board{status: Status{Mirror: name, Errors: map[Step]StepError{}, Notes: map[string]string{}}},
 	}
 }
@@ -150,12 +152,12 @@ func (l *loop) start(ctx context.Context) {
 	}
 	l.nextGroups = now.Add(l.cfg.GroupSyncInterval)
 	l.observing, l.observedAt = true, now
-	destinationID := l.destinationID
-	go func() { l.observed <- l.observe(ctx, m.Definition, destinationID, full) }()
+	o, destinationID := l.observer(), l.destinationID
+	go func() { l.observed <- l.observe(ctx, o, m.Definition, destinationID, full) }()
 }
 
 // observe runs in the observer's goroutine; it only reads.
-func (l *loop) observe(ctx context.Context, def mirror.Definition, destinationID string, full bool) observation {
+func (l *loop) observe(ctx context.Context, o observer, def mirror.Definition, destinationID string, full bool) observation {
 	src, err := l.deps.Source(def)
 	if err != nil {
 		return observation{at: time.Now(), full: full, err: fmt.Errorf("open the source: %w", err)}
@@ -166,13 +168,16 @@ func (l *loop) observe(ctx context.Context, def mirror.Definition, destinationID
 			return observation{at: time.Now(), full: full, err: fmt.Errorf("ask the destination for its cluster id: %w", err), destination: true}
 		}
 	}
-	seen := l.observer().source(ctx, src, destinationID, full)
+	seen := o.source(ctx, src, destinationID, full)
 	seen.destinationID = destinationID
 	return seen
 }
 
 func (l *loop) observer() observer {
-	return observer{view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout, fresh: l.deps.Fresh != nil && l.deps.Fresh()}
+	return observer{
+		view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout, fresh: l.deps.Fresh != nil && l.deps.Fresh(),
+		seeding: slices.Sorted(maps.Keys(l.seeding)),
+	}
 }
 
 // act does what follows from an observation. Each step is isolated: its failures are counted and told, the next step runs.

@@ -24,6 +24,7 @@ type observation struct {
 	topics      catalog
 	settings    map[string]topicSettings
 	settingsErr map[string]error
+	starts      map[string]map[kafka.TP]kafka.RangeResult // of the topics that may be being seeded
 	acls        []kafka.ACL
 	aclsErr     error
 	groups      groupsSeen
@@ -35,6 +36,7 @@ type observer struct {
 	name    string
 	timeout time.Duration // of each look
 	fresh   bool          // the state topic held nothing when this instance first read it
+	seeding []string      // topics that may be being seeded
 }
 
 // expected reports whether a cluster id is the one that a mirror's source should have.
@@ -61,6 +63,7 @@ func (o observer) source(ctx context.Context, src *kafka.Cluster, destinationID 
 	if full {
 		nameless(seen.topics, seen.clusterID)
 		seen.settings, seen.settingsErr = o.settings(ctx, src, o.concerned(m, seen.topics))
+		seen.starts = o.starts(ctx, src, o.seeding)
 		seen.acls, seen.aclsErr = within(ctx, o.timeout, src.DescribeACLs)
 	}
 	seen.groups = o.groups(ctx, src, m)

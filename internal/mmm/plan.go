@@ -88,7 +88,7 @@ func Preview(ctx context.Context, cfg Config, src, dst *kafka.Cluster, view View
 	}
 	v := preview{loop: l, mirror: m, seen: seen, destination: d, plan: &p}
 	v.topics()
-	v.configs()
+	v.configs(ctx)
 	v.groups(ctx)
 	v.acls()
 	p.Loss = lossOf(ctx, dst, view, v.unpromoted(), func(tps []kafka.TP) map[kafka.TP]int64 { return highWatermarks(ctx, src, tps) })
@@ -140,12 +140,12 @@ func (v preview) topics() {
 	}
 }
 
-func (v preview) configs() {
+func (v preview) configs(ctx context.Context) {
 	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
 		if !followsSettings(t) || !v.destination.same(t) {
 			continue
 		}
-		plan, ok := v.loop.planConfigs(v.mirror, t, v.seen, v.destination)
+		plan, ok := v.loop.planConfigs(ctx, v.mirror, t, v.seen, v.destination)
 		if !ok {
 			continue
 		}

@@ -335,6 +335,16 @@ func (r *rig) write(f *kfake.Cluster, name string, partitions int32, n int) {
 	}
 }
 
+// trim moves a log start of topic t up.
+func (r *rig) trim(c *kadm.Client, partition int32, to int64) {
+	r.t.Helper()
+	o := kadm.Offsets{}
+	o.Add(kadm.Offset{Topic: "t", Partition: partition, At: to})
+	if deleted, err := c.DeleteRecords(r.t.Context(), o); err != nil || deleted.Error() != nil {
+		r.t.Fatal(err, deleted.Error())
+	}
+}
+
 // eventually waits until f holds.
 func (r *rig) eventually(what string, f func() bool) {
 	r.t.Helper()

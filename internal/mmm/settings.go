@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -179,12 +178,6 @@ func planReturn(owned []string, source, destination map[string]string) (set map[
 	}
 	slices.Sort(remove)
 	return set, remove
-}
-
-// onlySeeding reports whether the only difference of cleanup.policy is that a compacted topic deletes instead: that is how
-// it is while its first offsets are being filled (protocol R13).
-func onlySeeding(want, now string) bool {
-	return strings.Contains(want, "compact") && strings.Contains(now, "delete") && want != now
 }
 
 // sameTopic reports whether two ids mean one topic.

@@ -7,15 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
 )
-
-// seedingGrace is how long a compact-only topic may admit deletion before that counts as drift (protocol R13).
-const seedingGrace = 10 * time.Minute
 
 // configs makes the settings of mirror topics follow the source's.
 func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen) {
@@ -31,9 +27,10 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 	left := map[string]bool{}
 	for _, t := range l.deps.View.Topics(l.name) {
 		if !followsSettings(t) || !d.same(t) || busy[t.Name] {
+			delete(l.seeding, t.Name)
 			continue
 		}
-		plan, ok := l.planConfigs(m, t, seen, d)
+		plan, ok := l.planConfigs(ctx, m, t, seen, d)
 		if !ok {
 			continue
 		}
@@ -60,7 +57,7 @@ func followsSettings(t statestore.Topic) bool {
 	return t.Wish == mirror.Mirroring && t.Finding.Message == "" && !t.DestinationID.IsZero()
 }
 
-func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observation, d destinationSeen) (settingsPlan, bool) {
+func (l *loop) planConfigs(ctx context.Context, m statestore.Mirror, t statestore.Topic, seen observation, d destinationSeen) (settingsPlan, bool) {
 	source, ok := seen.settings[t.Name]
 	now, there := d.settings[t.Name]
 	for _, from := range []struct {
@@ -79,7 +76,7 @@ func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observa
 		source: source, destination: now, exclude: m.TopicPropertiesExclude, known: d.known,
 		owned: record.Owned,
 	})
-	l.spareSeeding(t.Name, plan, now)
+	l.spareSeeding(ctx, t, plan, seen, now)
 	return plan, true
 }
 
@@ -87,21 +84,6 @@ func (l *loop) planConfigs(m statestore.Mirror, t statestore.Topic, seen observa
 func (l *loop) settingsFailed(topic string, err error) {
 	l.fail(StepConfigs, err)
 	l.trouble[topic] = "settings are not mirrored: " + err.Error()
-}
-
-// spareSeeding leaves the cleanup policy alone while it may be that first offsets are being filled.
-func (l *loop) spareSeeding(topic string, plan settingsPlan, now topicSettings) {
-	want, ok := plan.set[keyCleanupPolicy]
-	if !ok || !onlySeeding(want, now.explicit[keyCleanupPolicy]) {
-		delete(l.seeding, topic)
-		return
-	}
-	if l.seeding[topic].IsZero() {
-		l.seeding[topic] = time.Now()
-	}
-	if time.Since(l.seeding[topic]) < seedingGrace {
-		delete(plan.set, keyCleanupPolicy)
-	}
 }
 
 func (l *loop) settingsRecord(topic string, plan settingsPlan) (statestore.TopicSettings, bool) {
