@@ -360,6 +360,21 @@ func (i *instance) found(mirrorName string, partitions int32, topics ...string) 
 	}
 }
 
+// ready plays the metadata manager: a topic that was started again has its settings and its guard.
+func (i *instance) ready(mirrorName, topic string) {
+	i.b.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	t, _ := i.store.View().Topic(mirrorName, topic)
+	if !t.Unready {
+		i.b.Errorf("topic %s was not waited for: %+v", topic, t)
+	}
+	t.Unready = false
+	if err := i.c.Put(ctx, mirrorName, t); err != nil {
+		i.b.Fatal(err)
+	}
+}
+
 func (i *instance) state(mirrorName, topic string, index int32) statestore.PartitionState {
 	s, ok := i.store.View().Partition(mirror.Partition{Mirror: mirrorName, TopicID: topicID(topic), Index: index})
 	if !ok {

@@ -51,7 +51,14 @@ func TestCommandsDriveATopicThroughItsLife(t *testing.T) {
 	if out := do(mirror.VerbStop, "orders"); refusals(out) != 0 {
 		t.Errorf("stop of a STOPPED topic: %+v", out)
 	}
+	compared, _ := i.called("align")
 	do(mirror.VerbStart, "orders")
+	i.reach("east", 3, mirror.LogTruncation, "orders")
+	do(mirror.VerbStart, "orders") // once it is answered, all that followed from the first has begun
+	if n, _ := i.called("align"); n != compared {
+		t.Error("logs are compared before the topic is ready for it (protocol R20)")
+	}
+	i.ready("east", "orders")
 	i.reach("east", 3, mirror.Mirroring, "orders")
 	if _, ok := i.store.View().LastMirror(p); ok {
 		t.Error("the last mirrored position stays although it is mirrored again")

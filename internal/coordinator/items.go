@@ -116,6 +116,7 @@ func (r *runner) mergedTopic(t statestore.Topic, rewish bool) statestore.Record 
 	if !ok {
 		return t
 	}
+	t.Unready = t.Unready || now.Unready && t.Wish != now.Wish // what has not seen the start cannot have made it ready
 	if !rewish {
 		t.Wish, t.ByCommand = now.Wish, now.ByCommand
 	}

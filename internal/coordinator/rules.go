@@ -57,7 +57,7 @@ func (d *desk) startTopic(m *mirrorEntry, topic string, v *verdicts) {
 		v.done(topic, "mirrored already")
 		return
 	}
-	t.Wish, t.Promoted = mirror.Mirroring, false
+	t.Wish, t.Promoted, t.Unready = mirror.Mirroring, false, !t.DestinationID.IsZero()
 	t.Finding = statestore.Finding{} // made while it was mirrored before; it is made again if it is still so
 	if failed {
 		t.Rearm++
@@ -146,7 +146,7 @@ func (d *desk) resume(e *topicEntry, v *verdicts) {
 	case mirror.Mirroring:
 		v.done(t.Name, "")
 	default:
-		t.Wish, t.Finding = mirror.Mirroring, statestore.Finding{}
+		t.Wish, t.Finding, t.Unready = mirror.Mirroring, statestore.Finding{}, !t.DestinationID.IsZero()
 		v.done(t.Name, "", t)
 	}
 }
@@ -171,6 +171,7 @@ func (d *desk) recover(m *mirrorEntry, cmd mirror.Command, found lookup, v *verd
 			t.DestinationID = mirror.TopicID{} // another topic stands there, or none: it is looked for, or created, again
 		}
 		t.Rearm++
+		t.Unready = t.Unready || t.Finding.Message != "" && !t.DestinationID.IsZero() // with a finding it was left alone
 		t.Finding, t.Message = statestore.Finding{}, ""
 		v.done(t.Name, exported(path), t)
 	})

@@ -155,17 +155,18 @@ func (l *loop) guardFirst(ctx context.Context, plans []topicPlan, d destinationS
 	return l.applyGuards(ctx, d.acls, topics)
 }
 
-// guards sets the guard where it is missing and lifts it where it is over.
-func (l *loop) guards(ctx context.Context, d destinationSeen) {
+// guards sets the guard where it is missing and lifts it where it is over. It reports whether all topics have what they
+// can have: without an authorizer, or the right to use it, that is no guard.
+func (l *loop) guards(ctx context.Context, d destinationSeen) (settled bool) {
 	defer l.settle(ctx, StepGuard)
 	if d.aclsErr != nil {
-		return // said by acls
+		return lasting(d.aclsErr) // said by acls
 	}
 	if l.guardWanted() && !l.guard.probed {
-		return // not known: neither set nor lifted
+		return lasting(l.guard.err) // not known: neither set nor lifted
 	}
 	if !l.planGuards(d.acls, l.guarded()).changes() {
-		return
+		return true
 	}
 	acls, err := within(ctx, l.cfg.CallTimeout, l.deps.Destination.DescribeACLs) // others have changed since d was seen
 	if err == nil {
@@ -173,7 +174,29 @@ func (l *loop) guards(ctx context.Context, d destinationSeen) {
 	}
 	if err != nil {
 		l.fail(StepGuard, err)
+		return lasting(err)
 	}
+	return true
+}
+
+// lasting reports whether waiting does not help.
+func lasting(err error) bool {
+	return mirror.KindOf(err) == mirror.Refused || kafka.SecurityDisabled(err)
+}
+
+// ready lets the logs of topics be compared whose settings and guard this cycle has seen to (protocol R20).
+func (l *loop) ready(ctx context.Context, prepared []statestore.Topic) {
+	defer l.settle(ctx, StepState)
+	var recs []statestore.Record
+	for _, t := range prepared {
+		after := t
+		after.Unready = false
+		now, ok := l.deps.View.Topic(l.name, t.Name)
+		if merged, fits := mergeTopic(now, t, after); ok && fits && t.Unready {
+			recs = append(recs, merged)
+		}
+	}
+	l.fail(StepState, l.put(ctx, recs...))
 }
 
 func (l *loop) planGuards(there []kafka.ACL, topics []string) aclPlan {

@@ -207,10 +207,12 @@ func (l *loop) refresh(ctx context.Context, seen observation) {
 	}
 	l.learnGuard(ctx, d)
 	l.topics(ctx, seen, d)
-	l.configs(ctx, seen, d)
+	prepared := l.configs(ctx, seen, d)
 	l.groups(ctx, seen)
 	l.acls(ctx, seen, d)
-	l.guards(ctx, d)
+	if l.guards(ctx, d) {
+		l.ready(ctx, prepared)
+	}
 }
 
 // answered notes whether the source is up.

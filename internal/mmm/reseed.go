@@ -66,7 +66,7 @@ func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string) (path st
 	}
 	after := t
 	after.SourceID, after.DestinationID, after.Partitions = s.source.id, s.destinationID, s.source.partitions
-	after.Finding, after.Message, after.Promoted = statestore.Finding{}, "", false
+	after.Finding, after.Message, after.Promoted, after.Unready = statestore.Finding{}, "", false, true
 	if err := m.deps.Put(ctx, mirrorName, after); err != nil {
 		return path, fmt.Errorf("record the recreated topic %s: %w", topic, err)
 	}

@@ -13,12 +13,12 @@ import (
 	"mirrord/internal/statestore"
 )
 
-// configs makes the settings of mirror topics follow the source's.
-func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen) {
+// configs makes the settings of mirror topics follow the source's. It gives the topics whose turn it was.
+func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen) (topics []statestore.Topic) {
 	defer l.settle(ctx, StepConfigs)
 	m, ok := l.deps.View.Mirror(l.name)
 	if !ok {
-		return
+		return nil
 	}
 	clear(l.trouble)
 	busy := l.recreating.list()
@@ -30,6 +30,7 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 			delete(l.seeding, t.Name)
 			continue
 		}
+		topics = append(topics, t)
 		plan, ok := l.planConfigs(ctx, m, t, seen, d)
 		if !ok {
 			continue
@@ -47,9 +48,10 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 	l.tellLeft(ctx, left)
 	if err := l.put(ctx, recs...); err != nil { // what mirrord sets is recorded before it is set
 		l.fail(StepConfigs, err)
-		return
+		return nil
 	}
 	l.alter(ctx, changes)
+	return topics
 }
 
 // followsSettings reports whether a topic's settings are mirrored: not while PAUSED, and never once STOPPED.

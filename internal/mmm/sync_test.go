@@ -252,6 +252,41 @@ func TestACLsFollowAndRightsToWriteWait(t *testing.T) {
 	}
 }
 
+// A topic that is started again is handed over to the comparison of logs only once nobody can write to it any more, and
+// its settings are a mirror's.
+func TestR20_GuardedBeforeItIsCompared(t *testing.T) {
+	t.Setenv("MMM_TEST_PASSWORD", "secret")
+	o := withACLs("mirrord", true)
+	o.define = including("t")
+	r := newRig(t, o)
+	r.createTopic("t")
+	write := acl(allow, "WRITE", "t", "User:a")
+	noErrors(t, r.src.CreateACLs(t.Context(), []kafka.ACL{write}))
+	var bare []string
+	r.deps.Put = func(ctx context.Context, name string, recs ...statestore.Record) error {
+		for _, rec := range recs {
+			if now, ok := rec.(statestore.Topic); ok && r.record("t").Unready && !now.Unready {
+				rules := r.aclsOf(r.dst)
+				if !slices.Contains(rules, guardOf("t")) || slices.Contains(rules, write) || r.setting("t", "compression.type") != "producer" {
+					bare = append(bare, now.Name)
+				}
+			}
+		}
+		return r.state.put(ctx, name, recs...)
+	}
+	r.run()
+	for range 3 {
+		r.eventually("it is guarded", func() bool { return slices.Contains(r.aclsOf(r.dst), guardOf("t")) && !r.record("t").Unready })
+		r.wish("t", stop)
+		r.eventually("it is promoted", func() bool { return r.record("t").Promoted && slices.Contains(r.aclsOf(r.dst), write) })
+		r.wish("t", func(t *statestore.Topic) { t.Wish, t.Promoted, t.Unready = mirror.Mirroring, false, true })
+		r.eventually("it is ready", func() bool { return !r.record("t").Unready })
+	}
+	if len(bare) > 0 {
+		t.Errorf("handed over %d times without guard or settings", len(bare))
+	}
+}
+
 func TestTheGuardWouldLockOutAnOrdinaryUser(t *testing.T) {
 	t.Setenv("MMM_TEST_PASSWORD", "secret")
 	o := withACLs("plain", false, kfake.ACL{
@@ -298,7 +333,7 @@ func TestReseed(t *testing.T) {
 	path, err := r.manager.Reseed(t.Context(), "m", "t")
 	must(t, err)
 	now := r.record("t")
-	if now.SourceID == old.SourceID || now.DestinationID == old.DestinationID || now.Partitions != 2 || now.Finding.Message != "" {
+	if now.SourceID == old.SourceID || now.DestinationID == old.DestinationID || now.Partitions != 2 || now.Finding.Message != "" || !now.Unready {
 		t.Errorf("recreated %+v", now)
 	}
 	exported, err := os.ReadFile(filepath.Join(path, "partition-0.jsonl"))
@@ -309,6 +344,7 @@ func TestReseed(t *testing.T) {
 		t.Errorf("segment.ms %q", r.setting("t", "segment.ms"))
 	}
 	r.cycles(2)
+	now.Unready = false
 	if again := r.record("t"); again != now {
 		t.Errorf("a refresh changed it to %+v", again)
 	}

@@ -137,6 +137,7 @@ func (in topicsInput) known(t statestore.Topic, sel selection) topicPlan {
 	case t.Wish == mirror.Stopped:
 		if s, ok := in.source[t.Name]; !t.ByCommand && ok && s.err == nil && sel.discovers(t.Name) {
 			p.after.Wish, p.after.Promoted, p.after.Message, p.why = mirror.Mirroring, false, "", "topic included again"
+			p.after.Unready = !t.DestinationID.IsZero()
 		}
 		return p
 	case sel.exclude.Match(t.Name):
@@ -216,9 +217,9 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 				"recover --reseed recreates it, or leave it and stop", name, d.partitions, s.partitions),
 		}
 	case d.partitions < s.partitions && !d.holdsData:
-		p.after.DestinationID, p.grow, p.why = d.id, s.partitions, "topic taken over"
+		p.after.DestinationID, p.after.Unready, p.grow, p.why = d.id, true, s.partitions, "topic taken over"
 	default: // with fewer partitions and data: what is there is compared first, see again
-		p.after.DestinationID, p.after.Partitions, p.why = d.id, d.partitions, "topic taken over"
+		p.after.DestinationID, p.after.Unready, p.after.Partitions, p.why = d.id, true, d.partitions, "topic taken over"
 	}
 	return p
 }
@@ -319,6 +320,9 @@ func mergeTopic(now, before, after statestore.Topic) (statestore.Topic, bool) {
 	merged := now
 	merged.SourceID, merged.DestinationID, merged.Partitions = after.SourceID, after.DestinationID, after.Partitions
 	merged.Message, merged.Finding, merged.Promoted = after.Message, after.Finding, after.Promoted
+	if after.Unready != before.Unready {
+		merged.Unready = after.Unready
+	}
 	if after.Wish != before.Wish {
 		merged.Wish, merged.ByCommand = after.Wish, after.ByCommand
 	}

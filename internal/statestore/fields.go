@@ -130,7 +130,7 @@ func (r *Topic) valueFields(c *coder) {
 	c.bool(&r.Drain)
 	c.int64(&r.DrainDeadlineMillis)
 	c.uuid(&r.DrainCommand)
-	c.tags()
+	c.tags(tag{0, r.Unready, func(c *coder) { c.bool(&r.Unready) }})
 }
 
 func (r *ShardClaim) keyFields(c *coder) { c.int32(&r.ShardIndex) }

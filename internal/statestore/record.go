@@ -66,9 +66,12 @@ type Topic struct {
 	Wish          mirror.State   // Mirroring, Paused or Stopped
 	ByCommand     bool           // the wish was commanded: patterns of the file do not undo it
 	Promoted      bool           // all is done after the last partition was STOPPED: settings back, guard lifted, groups committed
-	Rearm         int32          // +1 by each recover
-	Message       string         // why the topic is not there yet, e.g. the destination's reason for refusing to create it
-	Finding       Finding
+	// Unready: the destination topic was there before this start, and has to get its settings and its guard before the logs
+	// are compared (protocol R20).
+	Unready bool
+	Rearm   int32  // +1 by each recover
+	Message string // why the topic is not there yet, e.g. the destination's reason for refusing to create it
+	Finding Finding
 	// Drain: stop only once level; DrainDeadlineMillis: then the wish goes back to what it was.
 	Drain               bool
 	DrainDeadlineMillis int64
