@@ -119,6 +119,7 @@ type mirrorSummary struct {
 	Owner      string  `json:"owner"` // coordinator of the mirror's own work
 
 	Failures []failureRow `json:"failures"` // of the metadata refresh, by step
+	Notes    []string     `json:"notes"`    // what it leaves alone, and why
 }
 
 // failureRow is what the metadata refresh could not do when it last tried.
@@ -132,7 +133,9 @@ type failureRow struct {
 func summaryOf(v *statestore.View, m statestore.Mirror) mirrorSummary {
 	now := sampleOf(v, m.Name, time.Time{})
 	row := mirrorSummary{MirrorRow: MirrorRowOf(v, m), Lag: now.Lag, LagSeconds: now.LagSeconds, Finding: m.Finding.Message, Failures: []failureRow{}}
-	for _, f := range v.RefreshFailures(m.Name) {
+	status := v.RefreshStatus(m.Name)
+	row.Notes = append([]string{}, status.Notes...)
+	for _, f := range status.Failures {
 		row.Failures = append(row.Failures, failureRow{f.Step, f.Message, f.Count, time.UnixMilli(f.SinceMillis).UTC()})
 	}
 	if n := v.Shards(); n > 0 {

@@ -47,7 +47,11 @@ func (o *Operator) tellFindings(v *statestore.View, only string) {
 		if m.Finding.Message != "" {
 			o.tell("mirror %s: %s", m.Name, m.Finding.Message)
 		}
-		for _, f := range v.RefreshFailures(m.Name) {
+		status := v.RefreshStatus(m.Name)
+		for _, note := range status.Notes {
+			o.tell("mirror %s: %s", m.Name, note)
+		}
+		for _, f := range status.Failures {
 			more := ""
 			if f.Count > 1 {
 				more = fmt.Sprintf(", and %d more", f.Count-1)

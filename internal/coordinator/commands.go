@@ -93,8 +93,8 @@ func (r *runner) belongings(mirrorName string) (records []statestore.Record) {
 	for _, g := range r.view.Groups(mirrorName) {
 		records = append(records, g)
 	}
-	if failures := r.view.RefreshFailures(mirrorName); len(failures) > 0 {
-		records = append(records, statestore.RefreshStatus{Mirror: mirrorName, Failures: failures})
+	if status := r.view.RefreshStatus(mirrorName); status.Mirror != "" {
+		records = append(records, status)
 	}
 	return records
 }

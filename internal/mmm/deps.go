@@ -26,7 +26,7 @@ type View interface {
 	ACLs(mirrorName string) []statestore.OwnedACL
 	Groups(mirrorName string) []statestore.GroupStatus
 	Settings(mirrorName, topic string) (statestore.TopicSettings, bool)
-	RefreshFailures(mirrorName string) []statestore.RefreshFailure
+	RefreshStatus(mirrorName string) statestore.RefreshStatus
 	Changed() <-chan struct{} // closed at the next change
 }
 

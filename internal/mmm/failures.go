@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,18 +57,22 @@ func (l *loop) settle(ctx context.Context, s Step) {
 	}
 }
 
-// recordFailures keeps in the state topic what the passes could not do, so that everybody sees it. The record is written
-// when a step fails, fails for another reason, or succeeds again.
-func (l *loop) recordFailures(ctx context.Context) {
+// recordStatus keeps in the state topic what the passes could not do and what they leave alone, so that everybody sees it.
+// The record is written when a step fails, fails for another reason, or succeeds again, and when something else is left.
+func (l *loop) recordStatus(ctx context.Context) {
 	if l.deps.Lease() != nil {
 		return
 	}
-	before := map[string]statestore.RefreshFailure{}
-	for _, f := range l.deps.View.RefreshFailures(l.name) {
+	recorded, found := l.deps.View.RefreshStatus(l.name), l.board.read()
+	before, failed := map[string]statestore.RefreshFailure{}, found.Errors
+	for _, f := range recorded.Failures {
 		before[f.Step] = f
 	}
-	status, news := statestore.RefreshStatus{Mirror: l.name}, false
-	failed := l.board.read().Errors
+	status := statestore.RefreshStatus{Mirror: l.name, Notes: found.left()}
+	if found.RefreshedAt.IsZero() {
+		status.Notes = recorded.Notes // by whoever had the mirror before
+	}
+	news := !slices.Equal(status.Notes, recorded.Notes)
 	for _, s := range Steps() {
 		e, ok := failed[s]
 		was, had := before[string(s)]
@@ -85,7 +90,7 @@ func (l *loop) recordFailures(ctx context.Context) {
 		return
 	}
 	var r statestore.Record = status
-	if len(status.Failures) == 0 {
+	if len(status.Failures)+len(status.Notes) == 0 {
 		r = statestore.Tombstone{Of: status}
 	}
 	if err := l.put(ctx, r); err != nil {

@@ -16,7 +16,7 @@ import (
 // last committed offsets, settings and rights to write are records. In order: the last commit of groups, the source's
 // settings, the guard, the rights that waited; then the record says that all is done. Every part can be repeated.
 func (l *loop) finish(ctx context.Context) {
-	defer l.recordFailures(ctx)
+	defer l.recordStatus(ctx)
 	defer l.settle(ctx, StepFinish)
 	l.nextFinish = time.Now().Add(tryFinish)
 	var done []statestore.Topic

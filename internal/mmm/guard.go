@@ -72,7 +72,7 @@ type guardState struct {
 func (l *loop) learnGuard(ctx context.Context, d destinationSeen) {
 	defer l.settle(ctx, StepGuard)
 	if !l.guardWanted() {
-		l.board.update(func(s *Status) { s.Guarded, s.GuardError = false, "read_only is off" })
+		l.board.update(func(s *Status) { s.Unguarded = "" })
 		return
 	}
 	if !l.guard.probed {
@@ -96,12 +96,14 @@ func (l *loop) guardWanted() bool {
 // tellGuard: under auto the lack of a guard is worth a line, under acl it is an error each time.
 func (l *loop) tellGuard(ctx context.Context) {
 	err := l.guard.err
-	l.board.update(func(s *Status) {
-		s.Guarded, s.GuardError = err == nil, ""
-		if err != nil {
-			s.GuardError = err.Error()
-		}
-	})
+	why := ""
+	switch {
+	case kafka.SecurityDisabled(err):
+		why = missingAuthorizer("destination")
+	case err != nil:
+		why = err.Error()
+	}
+	l.board.update(func(s *Status) { s.Unguarded = why })
 	m, _ := l.deps.View.Mirror(l.name)
 	switch {
 	case err == nil:
@@ -110,7 +112,7 @@ func (l *loop) tellGuard(ctx context.Context) {
 		l.fail(StepGuard, err)
 		l.guard.probed = false // an operator waits for it: look again
 	case kafka.SecurityDisabled(err):
-		l.speaker.say(ctx, slog.LevelInfo, "guard", "mirror topics are not guarded", err.Error(), mirror.KeyCause, "the destination has no authorizer")
+		l.speaker.say(ctx, slog.LevelInfo, "guard", "mirror topics are not guarded", why, mirror.KeyCause, why)
 	default:
 		l.speaker.say(ctx, slog.LevelWarn, "guard", "mirror topics are not guarded", err.Error(), mirror.KeyErr, err)
 	}

@@ -183,7 +183,7 @@ func (l *loop) observer() observer {
 // act does what follows from an observation. Each step is isolated: its failures are counted and told, the next step runs.
 func (l *loop) act(ctx context.Context, seen observation) {
 	began := time.Now()
-	defer l.recordFailures(ctx)
+	defer l.recordStatus(ctx)
 	if !l.answered(ctx, seen) || !l.cluster(ctx, seen) {
 		return
 	}

@@ -198,7 +198,7 @@ func (v preview) acls() {
 		case err == nil:
 			continue
 		case kafka.SecurityDisabled(err):
-			v.plan.Problems = append(v.plan.Problems, "ACLs are not mirrored: the "+side+" has no authorizer")
+			v.plan.Problems = append(v.plan.Problems, "ACLs are not mirrored: "+missingAuthorizer(side))
 		default:
 			v.problem(err)
 		}

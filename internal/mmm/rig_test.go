@@ -37,7 +37,7 @@ type memory struct {
 	acls     map[string]statestore.OwnedACL
 	groups   map[string]statestore.GroupStatus
 	settings map[string]statestore.TopicSettings
-	refresh  []statestore.RefreshFailure
+	refresh  statestore.RefreshStatus
 	puts     int
 }
 
@@ -70,7 +70,7 @@ func (m *memory) put(_ context.Context, _ string, recs ...statestore.Record) err
 		case statestore.TopicSettings:
 			m.settings[r.Topic] = r
 		case statestore.RefreshStatus:
-			m.refresh = r.Failures
+			m.refresh = r
 		case statestore.Tombstone:
 			switch of := r.Of.(type) {
 			case statestore.OwnedACL:
@@ -78,7 +78,7 @@ func (m *memory) put(_ context.Context, _ string, recs ...statestore.Record) err
 			case statestore.GroupStatus:
 				delete(m.groups, of.Group)
 			case statestore.RefreshStatus:
-				m.refresh = nil
+				m.refresh = statestore.RefreshStatus{}
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (m *memory) Settings(_, topic string) (statestore.TopicSettings, bool) {
 	return s, ok
 }
 
-func (m *memory) RefreshFailures(string) []statestore.RefreshFailure {
+func (m *memory) RefreshStatus(string) statestore.RefreshStatus {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.refresh

@@ -1,9 +1,14 @@
 package mmm
 
 import (
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"mirrord/internal/mirror"
 )
 
 // Status is what the last cycles of one mirror found.
@@ -17,11 +22,35 @@ type Status struct {
 	Errors map[Step]StepError
 	// Notes tell what was left alone and why, by topic or pattern.
 	Notes map[string]string
+	// SettingsLeft are settings of the source that the destination does not know.
+	SettingsLeft []string
+	// ACLsLeft is why ACLs are not mirrored; empty: they are.
+	ACLsLeft string
 	// HeldACLs counts the rights to write that wait for STOPPED.
 	HeldACLs int
-	// Guarded tells whether the read-only guard is in force, else why not.
-	Guarded    bool
-	GuardError string
+	// Unguarded is why the read-only guard is not in force though it is wanted; empty: it is, or is off.
+	Unguarded string
+}
+
+// left tells what is left alone and why, sorted. What failed is in Errors.
+func (s Status) left() (notes []string) {
+	for subject, why := range s.Notes {
+		notes = append(notes, subject+" "+why)
+	}
+	if len(s.SettingsLeft) > 0 {
+		notes = append(notes, "settings left out that the destination does not know: "+strings.Join(s.SettingsLeft, ", "))
+	}
+	if s.ACLsLeft != "" {
+		notes = append(notes, "ACLs are not mirrored: "+s.ACLsLeft)
+	}
+	if s.HeldACLs > 0 {
+		notes = append(notes, fmt.Sprintf("rights to write that wait until their topics are %s: %d", mirror.Stopped, s.HeldACLs))
+	}
+	if _, failed := s.Errors[StepGuard]; s.Unguarded != "" && !failed {
+		notes = append(notes, "mirror topics are not guarded: "+s.Unguarded)
+	}
+	slices.Sort(notes)
+	return notes
 }
 
 // StepError is the last failure of a step.

@@ -15,6 +15,7 @@ import (
 func (l *loop) acls(ctx context.Context, seen observation, d destinationSeen) {
 	defer l.settle(ctx, StepACLs)
 	m, ok := l.deps.View.Mirror(l.name)
+	l.board.update(func(s *Status) { s.ACLsLeft, s.HeldACLs = "", 0 })
 	if !ok || len(m.ACLsInclude) == 0 {
 		return
 	}
@@ -39,12 +40,16 @@ func (l *loop) listed(ctx context.Context, side string, err error) bool {
 		l.speaker.over("acls " + side)
 		return true
 	case kafka.SecurityDisabled(err):
-		l.speaker.say(ctx, slog.LevelInfo, "acls "+side, "ACLs not mirrored", side, mirror.KeyCause, "the "+side+" has no authorizer")
+		why := missingAuthorizer(side)
+		l.board.update(func(s *Status) { s.ACLsLeft = why })
+		l.speaker.say(ctx, slog.LevelInfo, "acls "+side, "ACLs not mirrored", why, mirror.KeyCause, why)
 	default:
 		l.fail(StepACLs, fmt.Errorf("%s: %w", side, err))
 	}
 	return false
 }
+
+func missingAuthorizer(side string) string { return "the " + side + " has no authorizer" }
 
 // aclInput is what the decision needs from the state topic.
 func (l *loop) aclInput(m statestore.Mirror) aclInput {

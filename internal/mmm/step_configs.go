@@ -96,10 +96,11 @@ func (l *loop) settingsRecord(topic string, plan settingsPlan) (statestore.Topic
 
 // tellLeft says once which settings the destination does not know.
 func (l *loop) tellLeft(ctx context.Context, left map[string]bool) {
-	if len(left) == 0 {
+	keys := slices.Sorted(maps.Keys(left))
+	l.board.update(func(s *Status) { s.SettingsLeft = keys })
+	if len(keys) == 0 {
 		return
 	}
-	keys := slices.Sorted(maps.Keys(left))
 	l.speaker.say(ctx, slog.LevelWarn, "settings", "settings left out that the destination does not know", strings.Join(keys, " "), "keys", keys)
 }
 

@@ -114,7 +114,7 @@ func (v *View) index(r Record) {
 	case TopicSettings:
 		v.of(r.Mirror).settings[r.Topic] = r
 	case RefreshStatus:
-		v.of(r.Mirror).refresh = r.Failures
+		v.of(r.Mirror).refresh = r
 	case SourceEpochs:
 		v.of(r.Mirror).epochs[r.Partition] = r.Epochs
 	case CommandOutcome:
@@ -160,7 +160,7 @@ func (v *View) unindex(r Record) {
 	case TopicSettings:
 		delete(v.of(r.Mirror).settings, r.Topic)
 	case RefreshStatus:
-		v.of(r.Mirror).refresh = nil
+		v.of(r.Mirror).refresh = RefreshStatus{}
 	case SourceEpochs:
 		delete(v.of(r.Mirror).epochs, r.Partition)
 	case CommandOutcome:

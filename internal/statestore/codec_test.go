@@ -61,7 +61,7 @@ func samples() []Record {
 		GroupStatus{"east", "g", "classic", []GroupRow{{"t", 1, 5, 4, "md", "clamped", "why", 77}}},
 		TopicSettings{"east", "orders", []string{"cleanup.policy"}, map[string]string{"a": "1", "b": ""}},
 		ClusterIdentity{"cluster", "mirrord"},
-		RefreshStatus{"east", []RefreshFailure{{"acls", "refused", 2, 1700000000000}}},
+		RefreshStatus{"east", []RefreshFailure{{"acls", "refused", 2, 1700000000000}}, []string{"left alone"}},
 		SourceEpochs{p, []mirror.Position{{LeaderEpoch: 0, Offset: 0}, {LeaderEpoch: 3, Offset: 100}}},
 	}
 }

@@ -282,7 +282,7 @@ func (r *RefreshStatus) valueFields(c *coder) {
 		c.int64(&f.SinceMillis)
 		c.tags()
 	})
-	c.tags()
+	c.tags(tag{0, len(r.Notes) > 0, func(c *coder) { list(c, &r.Notes, func(s *string) { c.string(s) }) }})
 }
 
 func (r *SourceEpochs) keyFields(c *coder) { partitionKey(c, &r.Partition) }

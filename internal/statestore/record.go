@@ -164,11 +164,12 @@ type SourceEpochs struct {
 	Epochs []mirror.Position // rising; Offset is the first offset of the epoch
 }
 
-// RefreshStatus is record type 111: what the metadata refresh of a mirror could not do when it last tried, by step.
-// Deleted once all is well. Shard: the mirror's.
+// RefreshStatus is record type 111: what the metadata refresh of a mirror could not do when it last tried, by step, and
+// what it leaves alone, with the reason. Deleted once there is neither. Shard: the mirror's.
 type RefreshStatus struct {
 	Mirror   string
 	Failures []RefreshFailure
+	Notes    []string // sorted
 }
 
 // RefreshFailure is the last failure of one step.

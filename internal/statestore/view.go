@@ -55,7 +55,7 @@ type mirrorView struct {
 	acls       map[string]OwnedACL
 	groups     map[string]GroupStatus
 	settings   map[string]TopicSettings
-	refresh    []RefreshFailure
+	refresh    RefreshStatus
 }
 
 // BadRecord is a record that cannot be read. Its shard is not read any further.
@@ -315,14 +315,14 @@ func (v *View) Settings(mirrorName, topic string) (TopicSettings, bool) {
 	return TopicSettings{}, false
 }
 
-// RefreshFailures is what the metadata refresh of a mirror could not do when it last tried, by step.
-func (v *View) RefreshFailures(mirrorName string) []RefreshFailure {
+// RefreshStatus is what the metadata refresh of a mirror could not do when it last tried, and what it leaves alone.
+func (v *View) RefreshStatus(mirrorName string) RefreshStatus {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if m := v.mirrors[mirrorName]; m != nil {
 		return m.refresh
 	}
-	return nil
+	return RefreshStatus{}
 }
 
 // Claim is the last claim of a shard.

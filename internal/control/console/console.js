@@ -93,6 +93,7 @@ function showMirrors() {
     h('div', { class: 'row quiet' }, h('span', {}, `lag ${num(m.lag)} · ${seconds(m.lagSeconds)}`),
       m.states.FAILED ? h('span', { class: 'bad' }, `${num(m.states.FAILED)} failed`) : null),
     ...m.failures.map((f) => h('div', { class: 'finding' }, `${f.step}: ${f.message}`)),
+    ...m.notes.map((n) => h('div', { class: 'quiet' }, n)),
     m.finding ? h('div', { class: 'finding' }, m.finding) : null));
   $('mirrors').replaceChildren(...(cards.length ? cards : [h('div', { class: 'box quiet' }, 'No mirrors yet. Declare one in the configuration file, or run mirrord create.')]));
   if (!view.mirror && view.mirrors.length) location.replace(`#/${encodeURIComponent(view.mirrors[0].mirror)}/overview`);
