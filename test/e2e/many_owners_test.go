@@ -13,6 +13,7 @@ import (
 // Whoever owns the partitions is killed: another instance that shares them, or one that only starts then, goes on with
 // all of them in time.
 func TestManyPartitionsChangeHands(t *testing.T) {
+	t.Parallel()
 	const session = 4 * time.Second
 	c := NewCrowd(t, 30)
 	s := c.Proxied("t[0-9]+")
@@ -48,6 +49,7 @@ func resident(d *Daemon) float64 {
 // Topics by the hundred are chosen by patterns: those that start leaves out stay out, those that an edit excludes are
 // stopped as by command, and all of it touches no other topic and is told in few lines.
 func TestManyTopicsByPattern(t *testing.T) {
+	t.Parallel()
 	c := NewCrowd(t, 300)
 	m := NewDaemon(t, Settings{Destination: c.D.Bootstrap()})
 	m.Start()

@@ -19,6 +19,7 @@ const most = 250
 // it is there again and dies again, this time with partitions that have failed, and the daemon is killed twice in the middle
 // of the stop. The next daemon ends the stop by itself.
 func TestManyPartitionsFailOverWithoutTheSource(t *testing.T) {
+	t.Parallel()
 	c := NewCrowd(t, 30)
 	s := c.Proxied("t[0-9]+")
 	s.Extra = []string{"instance_id: one"} // the next process takes over at once
@@ -122,6 +123,7 @@ func (c Crowd) killHeld(t *testing.T, m *Daemon) {
 // The source dies and comes back, with a daemon that lives on and with one that is started meanwhile and so knows of no
 // partition how far it has got: nothing storms, nothing is given up, and all is level soon after.
 func TestManyPartitionsOutageAndReturn(t *testing.T) {
+	t.Parallel()
 	c := NewCrowd(t, 30)
 	s := c.Proxied("t[0-9]+")
 	s.Extra, s.Retry = []string{"instance_id: one"}, "initial_backoff: 100ms, max_backoff: 1s, max_attempts: 3"
