@@ -71,8 +71,11 @@ func (c *Cluster) HasEnds(end int64, topics ...string) error {
 			return fmt.Errorf("%s has no partition", topic)
 		}
 		for _, o := range all[topic] {
-			if o.Err != nil || o.Offset != end {
-				return fmt.Errorf("%s-%d ends at %d (%v), want %d", topic, o.Partition, o.Offset, o.Err, end)
+			if o.Err != nil {
+				return fmt.Errorf("end of %s-%d: %w", topic, o.Partition, o.Err)
+			}
+			if o.Offset != end {
+				return fmt.Errorf("%s-%d ends at %d, want %d", topic, o.Partition, o.Offset, end)
 			}
 		}
 	}
