@@ -9,11 +9,14 @@ import (
 	"mirrord/internal/mirror"
 )
 
-const keyMaxMessageBytes = "max.message.bytes"
+const (
+	keyMaxMessageBytes = "max.message.bytes"
+	keySegmentBytes    = "segment.bytes" // a batch has to fit a segment, too
+)
 
-// messageLimit raises a destination topic's max.message.bytes where a batch of the source meets it (SPEC §8.8): the source
-// may have lowered its own limit since it took the batch. The refresh gives the topic the source's limit again; a batch
-// that still needs more comes back here.
+// messageLimit raises what a destination topic takes where a batch of the source meets it (SPEC §8.8): the source may have
+// lowered its own limits since it took the batch. The refresh gives the topic the source's limits again; a batch that still
+// needs more comes back here.
 type messageLimit struct {
 	destination *kafka.Cluster
 	lease       func() error
@@ -33,12 +36,18 @@ func (l messageLimit) raise(ctx context.Context, t mirror.Target, bytes int) err
 	if configs.Err != nil {
 		return configs.Err
 	}
-	if now, err := strconv.Atoi(configs.Entries[keyMaxMessageBytes].Value); err == nil && now >= bytes {
+	change := kafka.ConfigChange{Topic: t.Topic, Set: map[string]string{}}
+	if now, err := strconv.Atoi(configs.Entries[keyMaxMessageBytes].Value); err != nil || now < bytes {
+		change.Set[keyMaxMessageBytes] = strconv.Itoa(bytes)
+	}
+	if now, err := strconv.Atoi(configs.Entries[keySegmentBytes].Value); err == nil && now < bytes {
+		change.Set[keySegmentBytes] = strconv.Itoa(bytes)
+	}
+	if len(change.Set) == 0 {
 		return nil
 	}
-	change := kafka.ConfigChange{Topic: t.Topic, Set: map[string]string{keyMaxMessageBytes: strconv.Itoa(bytes)}}
 	if err := l.destination.AlterTopicConfigs(kafka.WithLease(ctx, l.lease), []kafka.ConfigChange{change})[t.Topic]; err != nil {
-		return fmt.Errorf("raise %s of topic %s to %d: %w", keyMaxMessageBytes, t.Topic, bytes, err)
+		return fmt.Errorf("raise the limits of topic %s to %d: %w", t.Topic, bytes, err)
 	}
 	return nil
 }

@@ -44,6 +44,13 @@ func TestMessageLimitIsRaisedOnce(t *testing.T) {
 			t.Fatalf("limit %q after a batch of %d bytes", limit(), bytes)
 		}
 	}
+	small := []kafka.ConfigChange{{Topic: "t", Set: map[string]string{keySegmentBytes: "2000000"}}}
+	if err := destination.AlterTopicConfigs(kafka.WithLease(ctx, l.lease), small)["t"]; err != nil {
+		t.Fatal(err)
+	}
+	if err := l.raise(ctx, target, 3_000_000); err != nil || destination.TopicConfigs(ctx, "t")["t"].Explicit()[keySegmentBytes] != "3000000" {
+		t.Fatalf("segments that are smaller than the batch: %v, %v", err, destination.TopicConfigs(ctx, "t")["t"].Explicit())
+	}
 	target.DestinationID = mirror.TopicID{1}
 	if err := l.raise(ctx, target, 9_000_000); mirror.KindOf(err) != mirror.DestinationGone || limit() != "5000000" {
 		t.Fatalf("raised on another topic: %v, limit %q", err, limit())
