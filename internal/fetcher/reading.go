@@ -87,7 +87,7 @@ func (l *looking) askedTooLarge(ctx context.Context, p *part) error {
 		}
 	}
 	return mirror.Errorf(mirror.Refused, "batch of %d bytes at offset %d is larger than the destination topic's max.message.bytes: %w", size, l.at[p].LogEnd, err).
-		WithHint(fmt.Sprintf("set max.message.bytes of the destination topic to %d or more", size))
+		WithHint(fmt.Sprintf("set max.message.bytes, and segment.bytes, of the destination topic to %d or more", size))
 }
 
 // holdsFillers reports whether all that the destination has are fillers of an unfinished seeding (protocol R13).
