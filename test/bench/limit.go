@@ -35,11 +35,8 @@ func (b *bench) limit(w workload) (mbPerS float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	began := time.Now()
-	if err := b.pour(ctx, created, logs); err != nil {
-		return 0, err
-	}
-	return float64(records) * float64(w.size) / 1e6 / time.Since(began).Seconds(), nil
+	took, err := b.pour(ctx, created, logs)
+	return float64(records) * float64(w.size) / 1e6 / took.Seconds(), err
 }
 
 func open(bootstrap string) (*kafka.Cluster, error) {
@@ -82,26 +79,27 @@ func (b *bench) remember(ctx context.Context, topic string) (logs [][]recordbatc
 }
 
 // pour appends logs with one request in which each partition has one batch, several requests in flight.
-func (b *bench) pour(ctx context.Context, topic kadm.CreateTopicResponse, logs [][]recordbatch.Batch) error {
+func (b *bench) pour(ctx context.Context, topic kadm.CreateTopicResponse, logs [][]recordbatch.Batch) (took time.Duration, err error) {
 	c, err := open(b.d.Bootstrap())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer c.Close()
 	init := kmsg.NewPtrInitProducerIDRequest()
 	producer, err := init.RequestWith(ctx, b.d.Client())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if _, err := c.Metadata(ctx, topic.Topic); err != nil {
-		return err
+	if err := led(ctx, c, topic.Topic, len(logs)); err != nil {
+		return 0, err
 	}
 	conn, err := c.Dial(ctx, 1)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer conn.Close()
 	sequences := make([]int32, len(logs))
+	began := time.Now()
 	calls, failed := make(chan *kafka.Call, limitDepth-1), make(chan error, 1)
 	go func() { failed <- await(calls) }()
 	for round := 0; ; round++ {
@@ -115,9 +113,27 @@ func (b *bench) pour(ctx context.Context, topic kadm.CreateTopicResponse, logs [
 		}
 		if len(req.Topics[0].Partitions) == 0 {
 			close(calls)
-			return <-failed
+			err := <-failed
+			return time.Since(began), err
 		}
 		calls <- conn.SendProduce(req)
+	}
+}
+
+// led waits until all partitions of a new topic answer.
+func led(ctx context.Context, c *kafka.Cluster, topic string, partitions int) error {
+	tps := make([]kafka.TP, partitions)
+	for p := range tps {
+		tps[p] = kafka.TP{Topic: topic, Partition: int32(p), LeaderEpoch: -1}
+	}
+	for ; ; time.Sleep(pollInterval) {
+		var err error
+		for _, end := range c.LogEnds(ctx, tps) {
+			err = errors.Join(err, end.Err)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
 	}
 }
 
