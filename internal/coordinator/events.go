@@ -10,7 +10,7 @@ import (
 
 // sightings remembers the state in which each partition of each mirror was last seen, to tell changes by any owner.
 type sightings struct {
-	begun  bool // the first full view was taken in silently
+	loaded map[int32]bool // shards of which the first full view was taken in, silently
 	states map[mirror.Partition]sighting
 }
 
@@ -19,23 +19,30 @@ type sighting struct {
 	epoch int32
 }
 
-func newSightings() *sightings { return &sightings{states: map[mirror.Partition]sighting{}} }
+func newSightings() *sightings {
+	return &sightings{loaded: map[int32]bool{}, states: map[mirror.Partition]sighting{}}
+}
+
+// states is what sightings look at of a view.
+type states interface {
+	Shards() int32
+	Loaded(shard int32) bool
+	Partitions(mirrorName string) []statestore.PartitionState
+}
 
 // update takes in the view and returns what has changed since the last time.
-func (x *sightings) update(v *statestore.View, index *index) (events []mirror.Event) {
-	silent := !x.begun
-	x.begun = x.begun || allLoaded(v)
-	now := time.Now()
-	states := make(map[mirror.Partition]sighting, len(x.states))
+func (x *sightings) update(v states, index *index) (events []mirror.Event) {
+	now, shards := time.Now(), v.Shards()
+	seen := make(map[mirror.Partition]sighting, len(x.states))
 	for name := range index.mirrors {
 		for _, s := range v.Partitions(name) {
 			is := sighting{s.State, s.StateEpoch}
-			states[s.Partition] = is
+			seen[s.Partition] = is
 			was, known := x.states[s.Partition]
 			if !known {
 				was.state = mirror.Unknown
 			}
-			if silent || was.state == is.state && was.epoch == is.epoch {
+			if was.state == is.state && was.epoch == is.epoch || !x.loaded[mirror.ShardOf(s.Partition, shards)] {
 				continue
 			}
 			e := mirror.Event{
@@ -48,18 +55,11 @@ func (x *sightings) update(v *statestore.View, index *index) (events []mirror.Ev
 			events = append(events, e)
 		}
 	}
-	x.states = states
-	return events
-}
-
-func allLoaded(v *statestore.View) bool {
-	n := v.Shards()
-	for shard := range n {
-		if !v.Loaded(shard) {
-			return false
-		}
+	x.states = seen
+	for shard := range shards {
+		x.loaded[shard] = x.loaded[shard] || v.Loaded(shard)
 	}
-	return n > 0
+	return events
 }
 
 // linesAtOnce is how many changes of one kind are logged one by one.

@@ -170,6 +170,11 @@ func (d *drama) begin(t *testing.T) {
 		m.Launch()
 		d.daemons = append(d.daemons, m)
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(d.daemons[0].Run("describe").Out)
+		}
+	})
 	time.Sleep(time.Second)
 }
 
