@@ -21,6 +21,7 @@ import (
 type effects struct {
 	destination *kafka.Cluster
 	source      func(mirror.Definition) (*kafka.Cluster, error)
+	meant       func(context.Context, *mirror.Resolved) (*kafka.Cluster, error) // source, made sure of
 	view        *statestore.View
 	promoter    *promote.Promoter
 	positions   func() []mirror.PositionReport
@@ -51,7 +52,7 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 			errs[i] = err
 		}
 	}
-	source, err := e.source(targets[of[0]].Mirror.Definition)
+	source, err := e.meant(ctx, targets[of[0]].Mirror)
 	if err != nil {
 		fail(err)
 		return

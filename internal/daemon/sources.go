@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -31,6 +32,7 @@ type source struct {
 	cluster    *kafka.Cluster
 	close      func()
 	asked      time.Time
+	given      bool // up: a new one has its place
 }
 
 // errClosing is what late comers get during shutdown.
@@ -44,7 +46,7 @@ func (s *sources) get(d mirror.Definition) (*kafka.Cluster, error) {
 		return nil, errClosing
 	}
 	for _, e := range s.entries[d.Name] {
-		if e.connection.Equal(d.Source) {
+		if e.connection.Equal(d.Source) && !e.given {
 			e.asked = time.Now()
 			return e.cluster, nil
 		}
@@ -56,8 +58,42 @@ func (s *sources) get(d mirror.Definition) (*kafka.Cluster, error) {
 	if s.entries == nil {
 		s.entries = map[string][]*source{}
 	}
-	s.entries[d.Name] = append(s.entries[d.Name], &source{d.Name, d.Source, cluster, closeIt, time.Now()})
+	s.entries[d.Name] = append(s.entries[d.Name], &source{mirror: d.Name, connection: d.Source, cluster: cluster, close: closeIt, asked: time.Now()})
 	return cluster, nil
+}
+
+// renew gives up the connection of a definition: whoever asks next gets a new one, which begins at the address. Those who
+// work with the old one may finish.
+func (s *sources) renew(d mirror.Definition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries[d.Name] {
+		e.given = e.given || e.connection.Equal(d.Source)
+	}
+}
+
+// meant gives the cluster of a mirror after making sure that it is the one that is meant. Another one is asked for by the
+// address once more: brokers that were named by the wrong cluster answer for it as long as they live.
+func (s *sources) meant(ctx context.Context, m *mirror.Resolved) (*kafka.Cluster, error) {
+	want := cmp.Or(m.SourceClusterID, m.ClusterID)
+	for renewed := false; ; renewed = true {
+		cluster, err := s.get(m.Definition)
+		if err != nil || want == "" {
+			return cluster, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, oppositeTimeout)
+		id, err := cluster.ID(ctx)
+		cancel()
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("ask the source for its id: %w", err)
+		case id == want || id == "":
+			return cluster, nil
+		case renewed:
+			return nil, mirror.OtherCluster(id, want)
+		}
+		s.renew(m.Definition)
+	}
 }
 
 // list gives the newest connection of each mirror, by name.
@@ -86,7 +122,7 @@ func (s *sources) unused(now time.Time, current func(string) (mirror.Connection,
 		want, exists := current(name)
 		keep := of[:0]
 		for _, e := range of {
-			if exists && e.connection.Equal(want) || now.Sub(e.asked) < sourceGrace {
+			if exists && e.connection.Equal(want) && !e.given || now.Sub(e.asked) < sourceGrace {
 				keep = append(keep, e)
 			} else {
 				out = append(out, e)

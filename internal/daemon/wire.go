@@ -48,6 +48,7 @@ func (d *Daemon) wire() parts {
 	e := &effects{
 		destination: d.destination,
 		source:      d.sources.get,
+		meant:       d.sources.meant,
 		view:        view,
 		promoter:    promote.New(promote.Deps{Destination: d.destination, Lease: lease, Log: d.component("promote")}),
 		positions:   func() []mirror.PositionReport { return pool.Positions() },
@@ -68,6 +69,7 @@ func (d *Daemon) wire() parts {
 	manager := mmm.NewManager(mmmConfig(cfg), mmm.Deps{
 		Destination: d.destination,
 		Source:      d.sources.get,
+		Renew:       d.sources.renew,
 		View:        view,
 		Put: func(ctx context.Context, mirrorName string, records ...statestore.Record) error {
 			return c.Put(ctx, mirrorName, records...)

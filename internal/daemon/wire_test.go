@@ -108,6 +108,24 @@ func TestUnusedSourcesAreClosed(t *testing.T) {
 	}
 }
 
+func TestAConnectionThatWasGivenUpIsOpenedAnew(t *testing.T) {
+	s, open := registry(t)
+	east := definition("east", "a:1")
+	first := mustGet(t, s, east)
+	s.renew(east)
+	second := mustGet(t, s, east)
+	if second == first || mustGet(t, s, east) != second || s.list()[0].cluster != second {
+		t.Error("the connection that was given up is still used")
+	}
+	wanted := func(string) (mirror.Connection, bool) { return east.Source, true }
+	if s.prune(time.Now(), wanted); open["east"] != 2 {
+		t.Errorf("closed at once, while others finish with it: %v", open)
+	}
+	if s.prune(time.Now().Add(sourceGrace+time.Second), wanted); open["east"] != 1 || mustGet(t, s, east) != second {
+		t.Errorf("after the grace: %v", open)
+	}
+}
+
 // answering is a cluster that answers or not.
 type answering struct{ err error }
 

@@ -65,6 +65,12 @@ func Errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Err: fmt.Errorf(format, args...)}
 }
 
+// OtherCluster is the error of a mirror at whose source's address another cluster answers than the one that is meant.
+func OtherCluster(id, want string) *Error {
+	return Errorf(SourceChanged, "another cluster answers at the source's address: %s instead of %s; "+
+		"put the address right and recover, or set source.cluster.id=%s to accept it", id, want, id)
+}
+
 // WithHint adds the operator's next step.
 func (e *Error) WithHint(hint string) *Error {
 	e.Hint = hint

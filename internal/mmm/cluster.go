@@ -32,11 +32,7 @@ func judgeCluster(m statestore.Mirror, id, destinationID string) clusterVerdict 
 			Message: fmt.Sprintf("source and destination are one and the same cluster %s: the mirror is refused", id),
 		}
 	case want != "" && id != want:
-		v.Finding = statestore.Finding{
-			Kind: mirror.SourceChanged,
-			Message: fmt.Sprintf("another cluster answers at the source's address: %s instead of %s; "+
-				"put the address right and recover, or set source.cluster.id=%s to accept it", id, want, id),
-		}
+		v.Finding = statestore.Finding{Kind: mirror.SourceChanged, Message: mirror.OtherCluster(id, want).Error()}
 	default:
 		v.learnt = id
 	}

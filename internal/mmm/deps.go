@@ -35,7 +35,10 @@ type Deps struct {
 	Destination *kafka.Cluster
 	// Source gives the shared cluster of a definition; it is not closed here.
 	Source func(mirror.Definition) (*kafka.Cluster, error)
-	View   View
+	// Renew gives up the connection of a definition, for another cluster answers: its brokers would be asked for as long as
+	// they answer, also when the address leads to the right one again. Nil: connections are never given up.
+	Renew func(mirror.Definition)
+	View  View
 	// Put appends records of a mirror that this instance owns. It is fenced; the view shows them when it returns.
 	Put   func(ctx context.Context, mirrorName string, recs ...statestore.Record) error
 	Lease func() error // nil error: this instance may act (protocol R16)

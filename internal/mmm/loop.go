@@ -158,19 +158,28 @@ func (l *loop) start(ctx context.Context) {
 
 // observe runs in the observer's goroutine; it only reads.
 func (l *loop) observe(ctx context.Context, o observer, def mirror.Definition, destinationID string, full bool) observation {
-	src, err := l.deps.Source(def)
-	if err != nil {
-		return observation{at: time.Now(), full: full, err: fmt.Errorf("open the source: %w", err)}
-	}
 	if destinationID == "" {
+		var err error
 		destinationID, err = within(ctx, l.cfg.CallTimeout, l.deps.Destination.ID)
 		if err != nil {
 			return observation{at: time.Now(), full: full, err: fmt.Errorf("ask the destination for its cluster id: %w", err), destination: true}
 		}
 	}
-	seen := o.source(ctx, src, destinationID, full)
+	seen := l.observeSource(ctx, o, def, destinationID, full)
+	if m, ok := l.deps.View.Mirror(l.name); ok && seen.err == nil && l.deps.Renew != nil && !expected(m, seen.clusterID, destinationID) {
+		l.deps.Renew(def)
+		seen = l.observeSource(ctx, o, def, destinationID, full)
+	}
 	seen.destinationID = destinationID
 	return seen
+}
+
+func (l *loop) observeSource(ctx context.Context, o observer, def mirror.Definition, destinationID string, full bool) observation {
+	src, err := l.deps.Source(def)
+	if err != nil {
+		return observation{at: time.Now(), full: full, err: fmt.Errorf("open the source: %w", err)}
+	}
+	return o.source(ctx, src, destinationID, full)
 }
 
 func (l *loop) observer() observer {

@@ -91,11 +91,7 @@ type reseed struct {
 
 // look reads both sides. The source must have the topic: without it there is nothing to begin anew with.
 func (s *reseed) look(ctx context.Context) error {
-	src, err := s.m.deps.Source(s.mirror.Definition)
-	if err != nil {
-		return fmt.Errorf("open the source: %w", err)
-	}
-	topics, err := s.m.sides(src).sourceTopics(ctx, s.mirror)
+	topics, src, err := s.m.sourceTopics(ctx, s.mirror)
 	if err != nil {
 		return err
 	}

@@ -20,15 +20,28 @@ func (m *Manager) Resolve(ctx context.Context, mirrorName string, items, exclude
 	if !ok {
 		return nil, nil, mirror.Errorf(mirror.Refused, "mirror %s is not defined", mirrorName)
 	}
-	src, err := m.deps.Source(record.Definition)
+	source, _, err := m.sourceTopics(ctx, record)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open the source: %w", err)
+		return nil, nil, err
 	}
-	return ResolveTopics(ctx, m.sides(src), record, items, exclude)
+	topics, refused = resolveIn(m.deps.View, source, record, items, exclude)
+	return topics, refused, nil
 }
 
-func (m *Manager) sides(src *kafka.Cluster) Sides {
-	return Sides{src, m.deps.Destination, m.deps.View, m.cfg.CallTimeout}
+// sourceTopics lists the topics of a mirror's source. Where another cluster answers, the address is asked anew.
+func (m *Manager) sourceTopics(ctx context.Context, record statestore.Mirror) (catalog, *kafka.Cluster, error) {
+	for renewed := false; ; renewed = true {
+		src, err := m.deps.Source(record.Definition)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open the source: %w", err)
+		}
+		topics, err := Sides{src, m.deps.Destination, m.deps.View, m.cfg.CallTimeout}.sourceTopics(ctx, record)
+		kind := mirror.KindOf(err)
+		if err == nil || renewed || m.deps.Renew == nil || kind != mirror.SourceChanged && kind != mirror.Loop {
+			return topics, src, err
+		}
+		m.deps.Renew(record.Definition)
+	}
 }
 
 // Sides are what topics are looked up in.
@@ -44,11 +57,16 @@ func ResolveTopics(ctx context.Context, in Sides, record statestore.Mirror, item
 	if err != nil {
 		return nil, nil, err
 	}
+	topics, refused = resolveIn(in.View, source, record, items, exclude)
+	return topics, refused, nil
+}
+
+func resolveIn(v View, source catalog, record statestore.Mirror, items, exclude []string) (topics []string, refused map[string]error) {
 	r := resolution{
 		mirror: record, source: source, refused: map[string]error{},
-		taken: func(topic string) (string, bool) { return takenBy(in.View, record.Name, topic) },
+		taken: func(topic string) (string, bool) { return takenBy(v, record.Name, topic) },
 	}
-	return r.resolve(items, exclude), r.refused, nil
+	return r.resolve(items, exclude), r.refused
 }
 
 func (in Sides) sourceTopics(ctx context.Context, record statestore.Mirror) (catalog, error) {
