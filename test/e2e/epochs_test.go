@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+
+	"mirrord/internal/mirror"
+	"mirrord/internal/statestore"
 )
 
 // epochs are the leader epochs of a topic's partitions, and their replicas in order.
@@ -42,7 +45,7 @@ func TestEpochs(t *testing.T) {
 	const partitions = 12
 	s, d := StartCluster(t, Options{}), StartCluster(t, Options{Nodes: 3})
 	p := Pair{s, d}
-	for _, topic := range []string{"two", "all", "off", "continuous"} {
+	for _, topic := range []string{"two", "all", "off", "continuous", "everywhere"} {
 		s.Topic(t, topic, partitions)
 		for i := range int32(partitions) {
 			s.Send(t, nil, Numbered(topic, i, 0, 10)...)
@@ -58,10 +61,11 @@ func TestEpochs(t *testing.T) {
 	for name, file := range map[string]string{
 		"two": define("two", "two", 2, "promotion"), "all": define("all", "all", 3, "promotion"),
 		"off": define("off", "off", 2, "off"), "continuous": define("continuous", "continuous", 2, "continuous"),
+		"everywhere": define("everywhere", "everywhere", 3, "continuous"),
 	} {
 		m.Do("create", "--mirror", name, "--mirror-config", file)
 	}
-	AwaitLevel(t, s, d, 60*time.Second, "two", "all", "off", "continuous")
+	AwaitLevel(t, s, d, 60*time.Second, "two", "all", "off", "continuous", "everywhere")
 
 	t.Run("continuous", func(t *testing.T) {
 		Eventually(t, 40*time.Second, func() error {
@@ -72,6 +76,25 @@ func TestEpochs(t *testing.T) {
 			return nil
 		})
 		m.Await("MIRRORING", 20*time.Second, "continuous")
+	})
+	t.Run("continuous, a replica on every broker", func(t *testing.T) { // asked once, impossible without moving leaders, mirrored on
+		m.Await("MIRRORING", 20*time.Second, "everywhere")
+		m.refreshed(3)
+		if epochs, _, _ := d.epochs(t, "everywhere"); slices.Max(epochs) > 0 {
+			t.Errorf("leader epochs are %v", epochs)
+		}
+		asked := map[mirror.Partition]int{}
+		for _, r := range StateLog(t, d) {
+			if s, ok := r.Record.(statestore.PartitionState); ok && s.Topic == "everywhere" && s.State == mirror.EpochFencing {
+				asked[s.Partition]++
+			}
+		}
+		for p, n := range asked {
+			if n > 1 {
+				t.Errorf("%s: EPOCH_FENCING was entered %d times for one leader epoch of the source", p, n)
+			}
+		}
+		want(t, "partitions that asked", len(asked), partitions)
 	})
 	t.Run("promotion", func(t *testing.T) {
 		foreign := d.reassignForGood(t, "two")
@@ -148,4 +171,75 @@ func TestEpochsOfOneBroker(t *testing.T) {
 	want(t, "times that it is said", strings.Count(m.Log(), "leader epochs cannot be raised"), 1)
 	m.Do("stop", "--mirror", "east", "--topics", "t")
 	promoted(t, p, m, "t")
+}
+
+// Leaders move at the source again and again, so its leader epochs rise: continuous mode raises those of the destination
+// in time, each time far enough that it is not at once in need again, and mirrors on.
+func TestEpochsFollowTheSource(t *testing.T) {
+	const partitions, rounds = 3, 4
+	s, d := StartCluster(t, Options{Nodes: 2}), StartCluster(t, Options{Nodes: 2})
+	p := Pair{s, d}
+	s.Topic(t, "t", partitions)
+	set := p.Mirror("t")
+	set.MirrorExtra = []string{"epoch_fencing: continuous", "replication_factor: 1"}
+	m := NewDaemon(t, set)
+	m.Start()
+	for round := range rounds {
+		for i := range int32(partitions) {
+			s.Send(t, nil, Numbered("t", i, 10*round, 10)...)
+		}
+		AwaitLevel(t, s, d, soon, "t")
+		Eventually(t, soon, func() error {
+			source, _, _ := s.epochs(t, "t")
+			copied, _, _ := d.epochs(t, "t")
+			for i := range source {
+				if copied[i] < source[i]+3 {
+					return fmt.Errorf("leader epochs of the source are %v, of the destination %v", source, copied)
+				}
+			}
+			return nil
+		})
+		if round < rounds-1 {
+			s.raise(t, "t", partitions)
+		}
+	}
+	m.Await("MIRRORING", soon, "t")
+	Identical(t, s, d, "t")
+	before, _, _ := s.epochs(t, "t")
+	raised := Transitions(SoundState(t, d))[Transition{mirror.Mirroring, mirror.EpochFencing}]
+	t.Logf("leader epochs of the source are %v, EPOCH_FENCING was entered %d times", before, raised)
+	if raised < 2*partitions || raised > (rounds-1)*partitions {
+		t.Errorf("EPOCH_FENCING was entered %d times by %d partitions in %d rounds", raised, partitions, rounds)
+	}
+}
+
+// raise raises leader epochs by four, by moving leadership between the replicas.
+func (c *Cluster) raise(t *testing.T, topic string, partitions int32) {
+	t.Helper()
+	for range 4 {
+		_, replicas, _ := c.epochs(t, topic)
+		var req kadm.AlterPartitionAssignmentsReq
+		for i := range partitions {
+			of := slices.Clone(replicas[i])
+			slices.Reverse(of)
+			req.Assign(topic, i, of)
+		}
+		resp, err := c.adm.AlterPartitionAssignments(context.Background(), req)
+		must(t, err)
+		must(t, resp.Error())
+		c.settled(t)
+		Eventually(t, 20*time.Second, func() error {
+			_, err := c.adm.ElectLeaders(context.Background(), kadm.ElectPreferredReplica, nil)
+			if err != nil {
+				return err
+			}
+			_, replicas, leaders := c.epochs(t, topic)
+			for i := range leaders {
+				if leaders[i] != replicas[i][0] {
+					return fmt.Errorf("partition %d is led by %d of %v", i, leaders[i], replicas[i])
+				}
+			}
+			return nil
+		})
+	}
 }

@@ -207,7 +207,7 @@ func TestStopWithoutSource(t *testing.T) {
 	})
 	p.S.Nodes[0].Proxy.BlackHole()
 	p.D.Nodes[0].Proxy.Heal()
-	s := stage{t, m, p}
+	s := stage{t: t, m: m, p: p, from: map[mirror.State]int{}}
 	s.mustSet(mirror.Failed, "failed")
 	time.Sleep(time.Second)
 	m.Kill()
@@ -410,7 +410,7 @@ func TestUnreachableSourceUsesUpNoAttempt(t *testing.T) {
 	m := NewDaemon(t, s)
 	m.Start()
 	m.Await("MIRRORING", 20*time.Second, "t")
-	stage := stage{t, m, p}
+	stage := stage{t: t, m: m, p: p, from: map[mirror.State]int{}}
 	p.S.Nodes[0].Proxy.Cut()
 	stage.mustSet(mirror.Failed, "t") // partition 0 has to compare again, which it cannot
 	stage.mustSet(mirror.LogTruncation, "t")

@@ -87,6 +87,9 @@ func (p *Proxy) Reset() { p.locked(p.closePairs) }
 // BlackHole keeps connections open and delivers nothing any more until Heal, which closes those that lost bytes.
 func (p *Proxy) BlackHole() { p.locked(func() { p.silent = true }) }
 
+// Aim leads to another broker from now on.
+func (p *Proxy) Aim(target string) { p.locked(func() { p.target = target; p.closePairs() }) }
+
 // Swallow lets the next n requests of an API key through, then closes the connection instead of answering.
 func (p *Proxy) Swallow(key int16, n int) { p.locked(func() { p.swallow[key] += n }) }
 
@@ -179,7 +182,9 @@ func (p *Proxy) accept() {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	broker, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	var target string
+	p.locked(func() { target = p.target })
+	broker, err := net.DialTimeout("tcp", target, 5*time.Second)
 	if err != nil {
 		client.Close()
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
@@ -14,6 +15,7 @@ type StateRecord struct {
 	Shard      int32
 	Offset     int64
 	ProducerID int64
+	At         time.Time // when it was written, by its writer's clock
 	Key, Value []byte
 	Record     statestore.Record
 }
@@ -32,7 +34,7 @@ func StateLog(t testing.TB, c *Cluster) (all []StateRecord) {
 			}
 			read, err := statestore.DecodeRecord(rec.Key, rec.Value)
 			must(t, err)
-			all = append(all, StateRecord{shard, rec.Offset, rec.ProducerID, rec.Key, rec.Value, read})
+			all = append(all, StateRecord{shard, rec.Offset, rec.ProducerID, rec.Timestamp, rec.Key, rec.Value, read})
 		}
 	}
 	return all

@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,9 +15,10 @@ const keyListReassignments = 46
 
 // stage is a mirror whose topics, of one partition each, are brought into every state and out of it.
 type stage struct {
-	t *testing.T
-	m *Daemon
-	p Pair
+	t    *testing.T
+	m    *Daemon
+	p    Pair
+	from map[mirror.State]int // refusals asked for, by the state
 }
 
 // at waits until topics are in a state.
@@ -69,7 +72,7 @@ func TestEveryTransition(t *testing.T) {
 	p := SharedPair(t)
 	set := p.Proxied()
 	set.Retry = "initial_backoff: 2500ms, max_backoff: 2500ms"
-	s := stage{t, NewDaemon(t, set), p}
+	s := stage{t, NewDaemon(t, set), p, map[mirror.State]int{}}
 	topics := strings.Split("calm,failed,parked,raised,a1,a2,a3,b1,b2,b3,c1,c2,c3", ",")
 	for _, topic := range topics {
 		p.S.Topic(t, topic, 1)
@@ -91,9 +94,12 @@ func TestEveryTransition(t *testing.T) {
 	for _, to := range mirror.States() {
 		for _, from := range mirror.EnterableFrom(to) {
 			x := Transition{from, to}
-			if seen[x] == 0 && x != (Transition{mirror.Unknown, mirror.Failed}) { // it lasts for no moment: LOG_TRUNCATION comes first
+			if seen[x] == 0 && x != (Transition{mirror.Unknown, mirror.Failed}) { // see TestFailedBeforeItBegan
 				t.Errorf("%s was not seen", x)
 			}
+		}
+		if s.from[to] == 0 && to != mirror.Unknown {
+			t.Errorf("from %s nothing was refused", to)
 		}
 	}
 }
@@ -141,6 +147,7 @@ func (s stage) fenced(pause, stop, fail string) {
 	s.p.D.Nodes[0].Proxy.Hold(keyListReassignments)
 	s.mustSet(mirror.EpochFencing, pause, stop, fail)
 	s.held(s.p.D)
+	s.refuses(mirror.EpochFencing, fail)
 	s.mustSet(mirror.Failed, fail)
 	s.do("pause", pause)
 	s.do("stop", stop)
@@ -157,6 +164,7 @@ func (s stage) comparing(pause, stop, fail string) {
 	s.mustSet(mirror.Failed, pause, stop, fail)
 	s.mustSet(mirror.LogTruncation, pause, stop, fail)
 	s.at(mirror.LogTruncation, pause, stop, fail)
+	s.refuses(mirror.LogTruncation, fail)
 	s.mustSet(mirror.Failed, fail)
 	s.do("pause", pause)
 	s.do("stop", stop)
@@ -175,8 +183,10 @@ func (s stage) draining(stop, fail, last string) {
 	s.held(s.p.D)
 	s.do("pause", stop, fail)
 	s.at(mirror.Pausing, stop, fail)
+	s.refuses(mirror.Pausing, fail)
 	s.do("stop", stop)
 	s.at(mirror.Stopping, stop)
+	s.refuses(mirror.Stopping, stop)
 	s.mustSet(mirror.Failed, fail)
 	s.p.D.Nodes[0].Proxy.Heal()
 	s.at(mirror.Stopped, stop)
@@ -191,21 +201,29 @@ func (s stage) draining(stop, fail, last string) {
 	s.at(mirror.Stopped, last)
 }
 
+// refuses demands that a topic is in a state, and that no request moves it to one that the table does not lead to from there.
+func (s stage) refuses(from mirror.State, topic string) {
+	s.t.Helper()
+	s.at(from, topic)
+	for _, to := range mirror.States() {
+		if mirror.CanEnter(from, to) {
+			continue
+		}
+		if code, message := s.set(to, topic); code != mirror.CodeInvalidRequest || !strings.Contains(message, to.String()) && to != mirror.Unknown {
+			s.t.Errorf("%s → %s is answered with %d %s", from, to, code, message)
+		}
+		s.from[from]++
+	}
+	s.at(from, topic)
+}
+
 // refusals: what the table does not have is refused with Kafka's code, saying what would be legal; a request about an
 // older state epoch likewise; and nobody writes without the token.
 func (s stage) refusals() {
 	s.mustSet(mirror.Failed, "b3")
+	s.refuses(mirror.Failed, "b3")
 	for topic, from := range map[string]mirror.State{"raised": mirror.Mirroring, "c2": mirror.Paused, "calm": mirror.Stopped} {
-		s.at(from, topic)
-		for _, to := range mirror.States() {
-			if mirror.CanEnter(from, to) {
-				continue
-			}
-			if code, message := s.set(to, topic); code != mirror.CodeInvalidRequest || message == "" {
-				s.t.Errorf("%s → %s is answered with %d %s", from, to, code, message)
-			}
-		}
-		s.at(from, topic)
+		s.refuses(from, topic)
 	}
 	old := int32(0)
 	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{
@@ -226,4 +244,90 @@ func (s stage) refusals() {
 	}
 	want(s.t, "code of HTTP", s.m.Post("/api/v1/WriteMirrorStates", mirror.WriteMirrorStatesRequest{MirrorName: "east", StoppedTopics: []string{"raised"}}, &resp), 200)
 	s.at(mirror.Stopped, "raised")
+}
+
+// UNKNOWN lasts for no moment, as a rule. Here it does: an instance owns shards that it cannot write to just then, and the
+// instance that owns the mirror adds partitions to them. What is asked for meanwhile comes first: FAILED is entered from
+// UNKNOWN, and the retry begins where every partition begins.
+func TestFailedBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	const before, after = 12, 36
+	p := SharedPair(t)
+	p.S.Topic(t, "t", before)
+	daemons := map[string]*Daemon{}
+	for _, name := range []string{"one", "two"} {
+		s := p.Proxied("t")
+		s.Extra = []string{"instance_id: " + name}
+		s.Retry = "initial_backoff: 1s, max_backoff: 1s"
+		daemons[name] = NewDaemon(t, s)
+		daemons[name].Start()
+	}
+	boss, worker := split(t, daemons)
+	p.D.Nodes[0].Proxy.HoldSome(keyTxnOffsetCommit, func(frame []byte) bool { return bytes.Contains(frame, []byte("-"+worker+"-")) })
+	for i := range int32(before) {
+		p.S.Send(t, nil, Numbered("t", i, 0, 1)...) // positions are reported, by each shard
+	}
+	s := stage{t: t, m: daemons[worker], p: p}
+	s.held(p.D)
+	p.S.Grow(t, "t", after)
+	daemons[boss].refreshed(2)
+	codes := make(chan int16, after)
+	for i := range int32(after - before) {
+		go func() { codes <- daemons[worker].setFailed("t", before+i) }()
+	}
+	daemons[boss].refreshed(1)
+	p.D.Nodes[0].Proxy.Heal()
+	taken := 0
+	for range after - before {
+		if code := <-codes; code == 0 {
+			taken++
+		}
+	}
+	seen := Transitions(SoundState(t, p.D))
+	t.Logf("%d partitions were set to FAILED, %d of them before they had begun", taken, seen[Transition{mirror.Unknown, mirror.Failed}])
+	if seen[Transition{mirror.Unknown, mirror.Failed}] == 0 {
+		t.Error("none has FAILED before it began")
+	}
+	for i := range int32(after) {
+		p.S.Send(t, nil, Numbered("t", i, 1, 1)...)
+	}
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	daemons[boss].Await("MIRRORING", soon, "t")
+	SoundState(t, p.D)
+}
+
+// split waits until both instances own partitions, and tells which of them owns the mirror.
+func split(t *testing.T, daemons map[string]*Daemon) (boss, worker string) {
+	t.Helper()
+	Eventually(t, soon, func() error {
+		var mirrors []struct{ Owner string }
+		var body bytes.Buffer
+		if err := daemons["one"].get("/api/v1/mirrors", &body); err != nil {
+			return err
+		}
+		if err := json.Unmarshal(body.Bytes(), &mirrors); err != nil || len(mirrors) != 1 {
+			return fmt.Errorf("mirrors: %s (%w)", body.String(), err)
+		}
+		if of := distinct(owners(daemons["one"], "t")); len(of) != 2 || of[""] {
+			return fmt.Errorf("owners: %v", of)
+		}
+		boss, worker = "one", "two"
+		if strings.HasPrefix(mirrors[0].Owner, "two-") {
+			boss, worker = worker, boss
+		}
+		return nil
+	})
+	return boss, worker
+}
+
+// setFailed asks for FAILED, and gives the code of the answer.
+func (d *Daemon) setFailed(topic string, partition int32) int16 {
+	req := mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{{
+		Name: topic, Partitions: []mirror.WritePartition{{PartitionIndex: partition, LastMirrorEpoch: -1, State: mirror.Failed}},
+	}}}
+	var resp mirror.WriteMirrorStatesResponse
+	if d.Post("/api/v1/WriteMirrorStates", req, &resp) != 200 {
+		return -1
+	}
+	return resp.Topics[0].Partitions[0].ErrorCode
 }
