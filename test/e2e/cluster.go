@@ -26,6 +26,8 @@ type Options struct {
 	Props   map[string]string // further broker properties
 	Heap    string            // -Xmx of a node; empty: 512m
 	Server  bool              // the JVM as brokers run it (all compilers, G1), not tuned for a quick start
+	// ZooKeeper keeps the cluster's metadata, as always before Kafka 3.
+	ZooKeeper bool
 }
 
 const defaultVersion = "4.3.1"
@@ -76,6 +78,7 @@ func StartCluster(t testing.TB, o Options) *Cluster {
 // NewCluster starts a cluster with its data below dir; the caller closes it.
 func NewCluster(dir string, o Options) (*Cluster, error) {
 	o.Nodes, o.Version = max(1, o.Nodes), cmpOr(o.Version, defaultVersion)
+	o.ZooKeeper = o.ZooKeeper || strings.HasPrefix(o.Version, "2.")
 	c := &Cluster{Options: o, dir: dir, b: newBackend(dir, o.Version)}
 	for i := range o.Nodes {
 		n := &Node{ID: i + 1, Addr: freeAddr(), upstream: freeAddr(), internal: freeAddr(), voter: freeAddr()}

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// jvm runs each node as a KRaft broker and controller in a process of its own, or as a broker beside a ZooKeeper server
-// where the release has no KRaft that is fit for use.
+// jvm runs each node as a KRaft broker and controller in a process of its own, or as a broker that a ZooKeeper server
+// binds to its cluster.
 type jvm struct {
 	dir       string
 	jars      string
@@ -36,7 +36,7 @@ func (j *jvm) start(ctx context.Context, nodes []*Node, o Options) (err error) {
 	}
 	j.procs = make([]*process, len(nodes))
 	id, voters := newClusterID(), voters(nodes)
-	if needsZooKeeper(o.Version) {
+	if o.ZooKeeper {
 		id, voters = "", nodes[0].voter
 		if err := j.startZooKeeper(ctx, voters); err != nil {
 			return err
@@ -130,7 +130,7 @@ func voters(nodes []*Node) string {
 }
 
 // properties of a node whose timings suit tests: quick elections, frequent retention checks, an eager cleaner.
-// voters is the address of the ZooKeeper server where the release needs one.
+// voters is the address of the ZooKeeper server where there is one.
 func properties(n *Node, voters string, o Options) string {
 	copies := fmt.Sprint(min(3, o.Nodes))
 	props := map[string]string{
@@ -148,7 +148,7 @@ func properties(n *Node, voters string, o Options) string {
 		"log.segment.delete.delay.ms": "1000", "log.cleaner.backoff.ms": "500", "log.cleaner.dedupe.buffer.size": "33554432",
 		"broker.heartbeat.interval.ms": "500", "broker.session.timeout.ms": "3000",
 	}
-	if needsZooKeeper(o.Version) {
+	if o.ZooKeeper {
 		underZooKeeper(props, n, voters)
 	}
 	maps.Copy(props, o.Props)

@@ -12,13 +12,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Sources as old as the last that needs ZooKeeper only, and destinations as old as the first with KRaft that is fit for
-// use, each in the newest release of its line (SPEC §8.10).
+// Sources back to the last line that knows ZooKeeper only, destinations back to the first whose KRaft is fit for use, and
+// the last line that still runs on ZooKeeper, each in its newest release.
 func TestReleases(t *testing.T) {
+	t.Parallel()
 	newest := SharedPair(t)
-	old := startReleases(t, map[string]int{"2.8.2": 1, "3.3.2": 2, "3.9.1": 1})
+	old := startReleases(t, map[string]Options{
+		"2.8.2": {}, "3.3.2": {Nodes: 2}, "3.9.1": {}, "3.9.1 on ZooKeeper": {Version: "3.9.1", ZooKeeper: true},
+	})
 	daemons := map[*Cluster]*Daemon{}
-	for _, d := range []*Cluster{newest.D, old["3.3.2"], old["3.9.1"]} {
+	for _, d := range []*Cluster{newest.D, old["3.3.2"], old["3.9.1"], old["3.9.1 on ZooKeeper"]} {
 		m := NewDaemon(t, Settings{Source: newest.S.Bootstrap(), Destination: d.Bootstrap()})
 		m.Launch()
 		daemons[d] = m
@@ -34,6 +37,7 @@ func TestReleases(t *testing.T) {
 			{"3.9.1-to-4.3.1", old["3.9.1"], newest.D, "committed", false},
 			{"4.3.1-to-3.3.2", newest.S, old["3.3.2"], "exact", true},
 			{"4.3.1-to-3.9.1", newest.S, old["3.9.1"], "committed", false},
+			{"3.9.1-to-3.9.1-on-ZooKeeper", old["3.9.1"], old["3.9.1 on ZooKeeper"], "committed", false},
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -44,19 +48,20 @@ func TestReleases(t *testing.T) {
 	})
 }
 
-// startReleases starts clusters of old releases, each with a number of nodes, all at once.
-func startReleases(t *testing.T, nodes map[string]int) map[string]*Cluster {
+// startReleases starts clusters of old releases, named by them where the options do not say which it is, all at once.
+func startReleases(t *testing.T, all map[string]Options) map[string]*Cluster {
 	t.Helper()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	started := map[string]*Cluster{}
-	for version, n := range nodes {
+	for name, o := range all {
 		dir := t.TempDir()
+		o.Version, o.Heap = cmpOr(o.Version, name), "384m"
 		wg.Go(func() {
-			c, err := NewCluster(dir, Options{Version: version, Nodes: n, Heap: "384m"})
+			c, err := NewCluster(dir, o)
 			mu.Lock()
 			defer mu.Unlock()
-			if started[version] = c; err != nil {
+			if started[name] = c; err != nil {
 				t.Error(err)
 			}
 		})
@@ -86,12 +91,15 @@ func (r release) topic(kind string) string { return r.name + "." + kind }
 // equal; a stop promotes; the mirror goes.
 func (r release) basics(t *testing.T, transactions string, fences bool) {
 	plain, group := r.topic("plain"), r.topic("group")
-	topics := r.past(t)
+	tellers, topics := r.past(t)
 	r.S.Commit(t, group, plain, 1, 40)
 	r.m.Do("create", "--mirror", r.name, "--mirror-config", propertiesFile(t, "bootstrap.servers="+r.S.Bootstrap(),
 		"topics.include="+r.name+"\\..*", "groups.include="+r.name+"\\..*", "replication.factor=1"))
 	AwaitLevel(t, r.S, r.D, soon, topics...)
+	r.m.Do("pause", "--mirror", r.name, "--topics", ".*") // both sides are compared where the copy goes on
 	r.everyCodec(t, plain, 1)
+	must(t, together(tellers, (*teller).oldCodecs))
+	r.m.Do("resume", "--mirror", r.name, "--topics", ".*")
 	AwaitLevel(t, r.S, r.D, soon, topics...)
 	Identical(t, r.S, r.D, plain, r.topic("holes"), r.topic("txns"))
 	for _, topic := range topics {
@@ -105,7 +113,7 @@ func (r release) basics(t *testing.T, transactions string, fences bool) {
 }
 
 // past writes what is there before the mirror begins.
-func (r release) past(t *testing.T) (topics []string) {
+func (r release) past(t *testing.T) (tellers []*teller, topics []string) {
 	t.Helper()
 	plain, txns := r.topic("plain"), r.topic("txns")
 	r.S.Topic(t, plain, 2, "retention.ms", "7200000", "max.message.bytes", "2000000")
@@ -116,8 +124,8 @@ func (r release) past(t *testing.T) (topics []string) {
 		x.run(t, txns, 0, i, i%3 != 1)
 		r.S.Send(t, nil, Numbered(txns, 0, 100*i, 2)...)
 	}
-	tellers := []*teller{r.teller(t, "holes")}
-	if needsZooKeeper(r.S.Version) {
+	tellers = []*teller{r.teller(t, "holes")}
+	if strings.HasPrefix(r.S.Version, "2.") {
 		tellers = append(tellers, r.teller(t, "magic-0", "message.format.version", "0.9.0"), r.teller(t, "magic-1", "message.format.version", "0.10.2"))
 	}
 	must(t, together(tellers, (*teller).churnAndSettle))
@@ -125,7 +133,7 @@ func (r release) past(t *testing.T) (topics []string) {
 		topics = append(topics, w.topic)
 		want(t, "message format of "+w.topic, r.S.magic(t, w.topic), []int8{2, 0, 1}[i])
 	}
-	return append(topics, plain, txns)
+	return tellers, append(topics, plain, txns)
 }
 
 // stopped demands what a stop leaves behind: raised leader epochs where the destination can, the source's settings, a

@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// needsZooKeeper tells releases whose brokers keep their metadata in ZooKeeper. (3.x could, too; here they do not.)
-func needsZooKeeper(version string) bool { return strings.HasPrefix(version, "2.") }
-
 // startZooKeeper starts one server, of the release the brokers come with, and waits until it listens: a broker that is
 // earlier ends.
 func (j *jvm) startZooKeeper(ctx context.Context, addr string) (err error) {
