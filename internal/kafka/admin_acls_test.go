@@ -165,7 +165,7 @@ func TestReportsForPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	quotas, err := c.ClientQuotas(ctx)
-	if err != nil || len(quotas) != 1 || quotas[0].Entity != "client-id=<default>,user=alice" || quotas[0].Values["producer_byte_rate"] != 1000 {
+	if err != nil || len(quotas) != 1 || quotas[0].Entity.String() != "client-id=<default>,user=alice" || quotas[0].Values["producer_byte_rate"] != 1000 {
 		t.Errorf("quotas %v, %v", quotas, err)
 	}
 	if users, err := c.ScramUsers(ctx); err != nil {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -47,11 +46,31 @@ func scramMechanism(m int8) string {
 	return fmt.Sprintf("mechanism %d", m)
 }
 
-// Quota is a client quota. Entity is as kafka-configs shows it, such as "client-id=app,user=alice"; a default has the
-// name <default>.
+// Quota is a client quota. Entity holds one part or two, sorted by type.
 type Quota struct {
-	Entity string
+	Entity QuotaEntity
 	Values map[string]float64
+}
+
+// QuotaEntity is whom a quota is about.
+type QuotaEntity []QuotaPart
+
+// QuotaPart is one part of it. Type is user, client-id or ip.
+type QuotaPart struct {
+	Type, Name string
+	Default    bool // whoever has no quota by name
+}
+
+// String is as kafka-configs shows it, such as "client-id=app,user=alice".
+func (e QuotaEntity) String() string {
+	texts := make([]string, len(e))
+	for i, p := range e {
+		texts[i] = p.Type + "=" + p.Name
+		if p.Default {
+			texts[i] = p.Type + "=<default>"
+		}
+	}
+	return strings.Join(texts, ",")
 }
 
 // ClientQuotas lists all client quotas. Needs Kafka 2.6.
@@ -72,21 +91,14 @@ func (c *Cluster) ClientQuotas(ctx context.Context) ([]Quota, error) {
 		}
 		quotas = append(quotas, q)
 	}
-	slices.SortFunc(quotas, func(a, b Quota) int { return strings.Compare(a.Entity, b.Entity) })
+	slices.SortFunc(quotas, func(a, b Quota) int { return strings.Compare(a.Entity.String(), b.Entity.String()) })
 	return quotas, nil
 }
 
-func quotaEntity(parts []kmsg.DescribeClientQuotasResponseEntryEntity) string {
-	names := map[string]string{}
+func quotaEntity(parts []kmsg.DescribeClientQuotasResponseEntryEntity) (e QuotaEntity) {
 	for _, p := range parts {
-		names[p.Type] = "<default>"
-		if p.Name != nil {
-			names[p.Type] = *p.Name
-		}
+		e = append(e, QuotaPart{p.Type, deref(p.Name), p.Name == nil})
 	}
-	texts := make([]string, 0, len(names))
-	for _, kind := range slices.Sorted(maps.Keys(names)) {
-		texts = append(texts, kind+"="+names[kind])
-	}
-	return strings.Join(texts, ",")
+	slices.SortFunc(e, func(a, b QuotaPart) int { return strings.Compare(a.Type, b.Type) })
+	return e
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -216,54 +215,4 @@ func (v preview) acls() {
 	if plan.held > 0 {
 		v.plan.Problems = append(v.plan.Problems, fmt.Sprintf("%d rights to write wait until their topics are STOPPED", plan.held))
 	}
-}
-
-// notMirrored reports client quotas and SCRAM users, with what to run on the destination.
-func (v preview) notMirrored(ctx context.Context, src *kafka.Cluster) {
-	bootstrap := strings.Join(v.loop.deps.Destination.Bootstrap(), ",")
-	quotas, err := within(ctx, v.loop.cfg.CallTimeout, src.ClientQuotas)
-	v.unlessUnsupported(err)
-	for _, q := range quotas {
-		var values []string
-		for _, key := range slices.Sorted(maps.Keys(q.Values)) {
-			values = append(values, fmt.Sprintf("%s=%v", key, q.Values[key]))
-		}
-		v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{
-			"client quota", q.Entity,
-			fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s' %s", bootstrap, strings.Join(values, ","), entityOptions(q.Entity)),
-		})
-	}
-	users, err := within(ctx, v.loop.cfg.CallTimeout, src.ScramUsers)
-	v.unlessUnsupported(err)
-	for _, user := range slices.Sorted(maps.Keys(users)) {
-		for _, mechanism := range users[user] {
-			v.plan.NotMirrored = append(v.plan.NotMirrored, NotMirrored{
-				"SCRAM user", user,
-				fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --add-config '%s=[password=…]' --entity-type users --entity-name %s", bootstrap, mechanism, user),
-			})
-		}
-	}
-}
-
-func (v preview) unlessUnsupported(err error) {
-	if err != nil && !kafka.UnsupportedVersion(err) {
-		v.problem(err)
-	}
-}
-
-// entityOptions spells a quota's entity as options of kafka-configs.
-func entityOptions(entity string) string {
-	types := map[string]string{"user": "users", "client-id": "clients", "ip": "ips"}
-	var options []string
-	for _, part := range strings.Split(entity, ",") {
-		kind, name, _ := strings.Cut(part, "=")
-		option := "--entity-type " + types[kind]
-		if name == "<default>" {
-			option += " --entity-default"
-		} else {
-			option += " --entity-name " + name
-		}
-		options = append(options, option)
-	}
-	return strings.Join(options, " ")
 }

@@ -50,8 +50,14 @@ func (s Status) left() (notes []string) {
 		notes = append(notes, "mirror topics are not guarded: "+s.Unguarded)
 	}
 	slices.Sort(notes)
+	if n := len(notes) - mostNotes; n > 0 {
+		notes = append(notes[:mostNotes], fmt.Sprintf("… and %d more", n))
+	}
 	return notes
 }
+
+// mostNotes bounds the record that holds them.
+const mostNotes = 50
 
 // StepError is the last failure of a step.
 type StepError struct {

@@ -20,7 +20,7 @@ func TestRightsFollowTheSource(t *testing.T) {
 	for name, rule := range map[string]func(*testing.T, Pair, *Daemon){
 		"kept exactly": rightsKept, "removed": rightsRemoved, "writing waits": rightsWait, "all but writing": rightsAll,
 		"prefixes wait for each topic": rightsPrefix, "taken back": rightsTakenBack, "revoked while held": rightsRevoked,
-		"guards of others": rightsGuards, "paused": rightsPaused,
+		"guards of others": rightsGuards, "paused": rightsPaused, "one refused": rightsOneRefused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,6 +207,7 @@ func TestRightsWithOneAuthorizer(t *testing.T) {
 				return errors.Join(c.p.D.wantSettings("t", "segment.ms", "7200000"), c.p.D.wantCommitted("g", "t", 0, 5), c.p.D.wantACLs(guard))
 			})
 			m.refreshed(3)
+			must(t, m.wantTold("ACLs are not mirrored", said))
 			if n := m.logLines("ACLs not mirrored", said); n != 1 {
 				t.Errorf("%d log lines say that %s", n, said)
 			}
@@ -248,6 +249,7 @@ func TestReadOnlyNeedsASuperUser(t *testing.T) {
 	AwaitLevel(t, p.S, p.D, soon, "t")
 	m.refreshed(2)
 	must(t, p.D.wantACLs("no DENY WRITE User:* TOPIC LITERAL t"))
+	must(t, m.wantTold("mirror topics are not guarded", "super.users"))
 	if n := m.logLines("mirror topics are not guarded", "super.users"); n != 1 {
 		t.Errorf("%d log lines say that topics are not guarded", n)
 	}

@@ -296,6 +296,9 @@ func groupOfAnotherType(t *testing.T, p Pair, m *Daemon) {
 	if got, err := p.D.ShareStartOf(group, topic); err != nil || got != 7 {
 		t.Errorf("the share group begins at %d (%v)", got, err)
 	}
+	Eventually(t, soon, func() error {
+		return errors.Join(m.wantTold("groups", group), m.wantEvent("refresh step failed", group))
+	})
 	if m.Metric("mirrord_group_sync_total", `status="failed"`) == 0 {
 		t.Error("the failure is not counted")
 	}

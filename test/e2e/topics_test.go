@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -175,7 +176,9 @@ func topicRefused(t *testing.T, p Pair, m *Daemon) {
 		}
 		return fmt.Errorf("describe says nothing about a topic that cannot be created")
 	})
-	Eventually(t, soon, func() error { return m.wantLog("refused.by_name", "collides") })
+	Eventually(t, soon, func() error {
+		return errors.Join(m.wantLog("refused.by_name", "collides"), m.wantEvent("topic waits", "refused.by_name", "collides"))
+	})
 	if m.Metric("mirrord_refresh_errors_total", `mirror="east"`, `step="topics"`) == 0 {
 		t.Error("the refusal is not counted")
 	}
