@@ -509,3 +509,37 @@ func TestEffectsAreRepeatedBeforeTheyFail(t *testing.T) {
 		t.Errorf("%d times FAILED", n)
 	}
 }
+
+// A topic that is copied anew is another one to the source: what is known of its former partitions goes, the positions at
+// which they were stopped too, and nothing else does.
+func TestRecordsOfAFormerSourceTopicAreRemoved(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 3, "orders", "payments")
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"orders"}})
+	i.reach("east", 3, mirror.Stopped, "orders")
+	view := i.store.View()
+	again, _ := view.Topic("east", "orders")
+	former := again.SourceID
+	again.SourceID, again.DestinationID, again.Partitions = topicID("orders again"), topicID("copied again"), 2
+	if err := i.c.Put(t.Context(), "east", again); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually(20*time.Second, func() string {
+		for index := range int32(3) {
+			p := mirror.Partition{Mirror: "east", TopicID: former, Index: index}
+			_, state := view.Partition(p)
+			if _, position := view.LastMirror(p); state || position {
+				return fmt.Sprintf("orders-%d: a state %v, a last position %v", index, state, position)
+			}
+		}
+		return ""
+	})
+	for index := range int32(2) {
+		if _, ok := view.Partition(mirror.Partition{Mirror: "east", TopicID: again.SourceID, Index: index}); !ok {
+			t.Errorf("orders-%d of the new topic is not known", index)
+		}
+	}
+	i.reach("east", 3, mirror.Mirroring, "payments")
+}
