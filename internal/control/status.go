@@ -61,6 +61,15 @@ func (o *Operator) tellFindings(v *statestore.View, only string) {
 	}
 }
 
+// tellModes says how mirrors copy transactions and fill holes: what auto has decided by what the clusters allow.
+func (o *Operator) tellModes(v *statestore.View, names []string) {
+	for _, name := range names {
+		if m, ok := v.Mirror(name); ok && m.TransactionsMode != "" && m.FillersMode != "" {
+			o.tell("mirror %s: transactions %s, holes filled by %s", name, m.TransactionsMode, m.FillersMode)
+		}
+	}
+}
+
 func stateCounts(states map[string]int) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(states)) {
@@ -102,6 +111,7 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 		rows = slices.DeleteFunc(rows, func(r PartitionRow) bool { return r.State != mirror.Failed.String() && r.Partition >= 0 })
 	}
 	measure(ctx, o.Destination, rows, func(PartitionRow) bool { return true })
+	o.tellModes(v, names)
 	o.tellFindings(v, opts.Mirror)
 	if o.JSON {
 		return o.writeJSON(rows)

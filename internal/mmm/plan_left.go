@@ -26,7 +26,8 @@ func (v preview) left(what, name, options string) {
 
 func (v preview) quotas(ctx context.Context, src *kafka.Cluster) {
 	known := map[string]map[string]float64{}
-	for _, q := range listOf(ctx, v, v.loop.deps.Destination.ClientQuotas) {
+	there, _ := within(ctx, v.loop.cfg.CallTimeout, v.loop.deps.Destination.ClientQuotas) // not told: all are left
+	for _, q := range there {
 		known[q.Entity.String()] = q.Values
 	}
 	for _, q := range listOf(ctx, v, src.ClientQuotas) {
@@ -42,7 +43,7 @@ func (v preview) quotas(ctx context.Context, src *kafka.Cluster) {
 }
 
 func (v preview) users(ctx context.Context, src *kafka.Cluster) {
-	known := listOf(ctx, v, v.loop.deps.Destination.ScramUsers)
+	known, _ := within(ctx, v.loop.cfg.CallTimeout, v.loop.deps.Destination.ScramUsers) // not told: all are left
 	users := listOf(ctx, v, src.ScramUsers)
 	for _, user := range slices.Sorted(maps.Keys(users)) {
 		for _, mechanism := range users[user] {
@@ -53,7 +54,7 @@ func (v preview) users(ctx context.Context, src *kafka.Cluster) {
 	}
 }
 
-// listOf is what a cluster lists; nothing if it is too old to have any.
+// listOf is what the source lists; nothing if it is too old to have any.
 func listOf[T any](ctx context.Context, v preview, list func(context.Context) (T, error)) T {
 	all, err := within(ctx, v.loop.cfg.CallTimeout, list)
 	if err != nil && !kafka.UnsupportedVersion(err) {

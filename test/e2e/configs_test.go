@@ -147,3 +147,29 @@ func TestSettingsAfterARestart(t *testing.T) {
 	m.Start()
 	Eventually(t, soon, func() error { return p.D.wantSettings("t", "segment.ms", "", "delete.retention.ms", "5000") })
 }
+
+// The oldest destination that is served knows fewer settings: what it does not know is left out and told, what it knows by
+// an older name it gets by that, and no limit of it is a reason not to mirror the topic (SPEC §8.8).
+func TestAnOlderDestinationHasFewerSettings(t *testing.T) {
+	t.Parallel()
+	p := Pair{SharedPair(t).S, StartCluster(t, Options{Version: "3.3.2"})}
+	p.S.Topic(t, "t", 1, "compression.gzip.level", "5", "segment.ms", "7200000", "min.insync.replicas", "3", "message.timestamp.after.max.ms", "60000")
+	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)
+	s := p.Mirror("t")
+	s.MirrorExtra = []string{"topic_properties_exclude: []"}
+	m := NewDaemon(t, s)
+	m.Start()
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	Identical(t, p.S, p.D, "t")
+	Eventually(t, soon, func() error {
+		return p.D.wantSettings("t", "segment.ms", "7200000", "min.insync.replicas", "3", "compression.gzip.level", "",
+			"message.timestamp.difference.max.ms", "9223372036854775807", "message.timestamp.after.max.ms", "")
+	})
+	Eventually(t, soon, func() error { return m.wantTold("settings left out", "compression.gzip.level") })
+	if n := m.Metric("mirrord_refresh_errors_total", `step="configs"`); n != 0 {
+		t.Errorf("%v failures of the settings", n)
+	}
+	m.Do("stop", "--mirror", "east", "--topics", "t")
+	must(t, p.D.wantSettings("t", "segment.ms", "7200000", "message.timestamp.difference.max.ms", ""))
+	p.D.Send(t, nil, Numbered("t", 0, 10, 1)...)
+}

@@ -49,6 +49,7 @@ func TestWhatIsLeftAloneIsShown(t *testing.T) {
 		must(t, m.get("/api/v1/mirrors", &mirrors))
 		must(t, holds(mirrors.String(), words))
 	}
+	must(t, m.wantTold("mirror east", "transactions committed", "holes filled by markers"))
 	p.S.Topic(t, "absent", 1)
 	Eventually(t, soon, func() error {
 		if m.wantTold("absent", "matches no topic") == nil {
