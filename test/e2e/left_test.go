@@ -41,7 +41,8 @@ func TestWhatIsLeftAloneIsShown(t *testing.T) {
 	m := NewDaemon(t, p.Mirror("t", "absent"))
 	m.Start()
 	for _, words := range [][]string{
-		{"ACLs are not mirrored", "the source has no authorizer"}, {"not guarded", "the destination has no authorizer"},
+		{"ACLs are not mirrored", "the source has no authorizer"},
+		{"not guarded", "the destination has no authorizer"},
 		{"absent", "matches no topic of the source"},
 	} {
 		Eventually(t, soon, func() error { return m.wantTold(words...) })
