@@ -24,6 +24,11 @@ func (w *builder) add(offset, timestamp int64, attributes byte, fields []byte) {
 	if w.count == 0 {
 		w.begin(offset, timestamp)
 	}
+	w.append(offset, timestamp, attributes, fields)
+}
+
+// append is add after begin.
+func (w *builder) append(offset, timestamp int64, attributes byte, fields []byte) {
 	w.buf = appendRecord(w.buf, wireRecord{attributes, timestamp - w.firstTime, offset - w.base, fields})
 	w.last, w.maxTime, w.count = offset, max(w.maxTime, timestamp), w.count+1
 }

@@ -52,12 +52,15 @@ func (j *Joiner) add(base int64, b Batch) bool {
 		return false
 	case j.batches > 0 && (base != j.w.last+1 || attributes != j.attributes || producer != j.producer):
 		return false
+	case j.batches > 0 && attributes&deleteHorizon != 0 && b.FirstTimestamp() != j.w.firstTime:
+		return false
 	case b.Validate() != nil || b.CheckCRC() != nil:
 		return false
 	}
 	before := j.w
 	if j.batches == 0 {
 		j.w.begin(base, b.FirstTimestamp())
+		j.w.maxTime = b.MaxTimestamp() // the first time may be a delete horizon
 	}
 	if !j.w.copyRecords(b) || len(j.w.buf) > j.limit {
 		before.buf = j.w.buf[:len(before.buf)]
@@ -68,9 +71,10 @@ func (j *Joiner) add(base int64, b Batch) bool {
 	return true
 }
 
-// kind is what batches must have in common: attributes, and the producer of a transaction.
+// kind is what batches must have in common: attributes, and the producer of a transaction. A delete horizon, too: it lies
+// where the first timestamp belongs.
 func (j *Joiner) kind(b Batch) (attributes uint16, producer Identity) {
-	attributes = b.Attributes() &^ deleteHorizon
+	attributes = b.Attributes()
 	if j.Plain {
 		attributes &^= transactional
 	}

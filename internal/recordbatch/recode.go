@@ -21,14 +21,15 @@ type Run struct {
 func (r Run) NextOffset() int64 { return r.Base + int64(r.Count) }
 
 // Recode encodes the records in [from, to) again, for batches that cannot pass as they are: holes inside, straddling
-// the log end (protocol R5), LogAppendTime, format 0 or 1. There is one Run per stretch of consecutive offsets; between
-// runs lie holes. Compression and the transactional flag stay, the time type becomes CreateTime with each record's time
-// as a consumer sees it. A stretch that inflates to more than maxRun becomes several runs. The source's CRC is checked. A control batch is refused: its offset is filled, not copied.
+// the log end (protocol R5), LogAppendTime, format 0 or 1. There is one Run per stretch of consecutive offsets, or several
+// where it inflates to more than maxRun; between stretches lie holes. Compression, the transactional flag and a delete
+// horizon stay; the time type becomes CreateTime with each record's time as a consumer sees it. The source's CRC is
+// checked. A control batch is refused: its offset is filled, not copied.
 func (b Batch) Recode(c Codec, from, to int64) ([]Run, error) {
 	if b.IsControl() {
 		return nil, corrupt("control batch at offset %d where data is wanted", b.BaseOffset())
 	}
-	attributes := b.Attributes() & (codecMask | transactional)
+	attributes := b.Attributes() & (codecMask | transactional | deleteHorizon)
 	if b.old() {
 		attributes &= codecMask
 	}
@@ -72,6 +73,12 @@ func (b Batch) Recode(c Codec, from, to int64) ([]Run, error) {
 				return nil, err
 			}
 		}
-		w.add(r.offset, r.timestamp, r.attributes, r.fields)
+		if w.count == 0 {
+			w.begin(r.offset, r.timestamp)
+			if attributes&deleteHorizon != 0 {
+				w.firstTime = b.FirstTimestamp()
+			}
+		}
+		w.append(r.offset, r.timestamp, r.attributes, r.fields)
 	}
 }

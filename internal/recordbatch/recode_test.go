@@ -184,13 +184,14 @@ func TestRecodeOfWhatInflatesToVeryMuch(t *testing.T) {
 
 // What inflates beyond all bounds is refused before it takes memory: by what a record claims, and by the sum.
 func TestBombs(t *testing.T) {
-	for name, content := range map[string]io.Reader{"one record": records(MaxRecord), "many records": records(4 << 20)} {
+	for size, most := range map[int]int64{MaxRecord: 1, 4 << 20: MaxInflated / (4 << 20)} {
+		content := records(size)
 		b := must(Build(codec, CodecZstd, tenRecords(3, 5)...))
 		binary.BigEndian.PutUint32(b[atCount:], 1<<20)
 		binary.BigEndian.PutUint32(b[atLastOffsetDelta:], 1<<20)
 		b.writeCRC()
-		if _, err := b.Recode(bomb{codec, content}, 0, maxOffset); !errors.Is(err, ErrInflates) {
-			t.Errorf("%s: %v", name, err)
+		if _, err := b.Recode(bomb{codec, content}, 0, maxOffset); !errors.Is(err, ErrInflates) || content.n > most {
+			t.Errorf("records of %d bytes: %d were read, %v", size, content.n, err)
 		}
 	}
 }
@@ -229,4 +230,44 @@ func (e *endless) Read(p []byte) (int, error) {
 	n := copy(p, e.rest)
 	e.rest = e.rest[n:]
 	return n, nil
+}
+
+// horizonBatch is what a cleaner leaves: the time when tombstones may go stands where the first timestamp belongs.
+func horizonBatch(horizon int64, records ...Record) Batch {
+	var w builder
+	w.begin(records[0].Offset, horizon)
+	w.maxTime = 0
+	for _, r := range records {
+		w.append(r.Offset, r.Timestamp, 0, appendFields(nil, r))
+	}
+	b := must(w.finish(codec, deleteHorizon))
+	binary.BigEndian.PutUint64(b, uint64(records[0].Offset))
+	return b
+}
+
+// The clock of a tombstone goes on where its batch is encoded again or joined with others of the same horizon.
+func TestDeleteHorizonsAreKept(t *testing.T) {
+	const horizon = 1_700_000_000_000
+	first := []Record{{Offset: 5, Timestamp: 400, Key: []byte("a")}, {Offset: 8, Timestamp: 300, Key: []byte("b")}}
+	runs, err := horizonBatch(horizon, first...).Recode(codec, 0, maxOffset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantSame(t, gather(t, runs), first)
+	for _, r := range runs {
+		if r.Batch.Attributes() != deleteHorizon || r.Batch.FirstTimestamp() != horizon {
+			t.Errorf("run at %d: attributes %#x, first timestamp %d", r.Base, r.Batch.Attributes(), r.Batch.FirstTimestamp())
+		}
+	}
+	var j Joiner
+	j.Reset(1 << 20)
+	second := Record{Offset: 6, Timestamp: 500, Key: []byte("c")}
+	joined := j.Add(horizonBatch(horizon, first[0])) && j.Add(horizonBatch(horizon, second))
+	if !joined || j.Add(horizonBatch(horizon+1, Record{Offset: 7})) {
+		t.Fatalf("%d batches were joined, want those of one horizon", j.Batches())
+	}
+	wantSame(t, shifted(collect(t, j.Bytes()), 5), []Record{first[0], second})
+	if b := j.Bytes(); b.Attributes() != deleteHorizon || b.FirstTimestamp() != horizon || b.MaxTimestamp() != 500 {
+		t.Errorf("joined: attributes %#x, times %d to %d", b.Attributes(), b.FirstTimestamp(), b.MaxTimestamp())
+	}
 }

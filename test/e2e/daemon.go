@@ -258,15 +258,14 @@ func (d *Daemon) run(args ...string) Result {
 	cmd := exec.Command(bin, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, &out, &errOut
 	began := time.Now()
-	err = cmd.Run()
+	err = cmd.Start()
+	must(d.t, err)
+	peak := watchMemory(cmd.Process.Pid)
+	err = cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		d.t.Fatal(err)
 	}
-	var peak int64
-	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		peak = usage.Maxrss << 10
-	}
-	return Result{out.String(), errOut.String(), cmd.ProcessState.ExitCode(), time.Since(began), peak}
+	return Result{out.String(), errOut.String(), cmd.ProcessState.ExitCode(), time.Since(began), peak()}
 }
 
 // Do runs a command and demands exit code 0.
