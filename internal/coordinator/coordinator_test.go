@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
 )
@@ -322,6 +324,29 @@ func TestDeclaredMirrorsAreMadeToMatch(t *testing.T) {
 	i.c.Declare(nil)
 	i.command(mirror.Command{Verb: mirror.VerbCreate, Mirror: "other"})
 	matches(2, "a.* b")
+}
+
+// An instance that is killed in the middle of a state transaction leaves it open. The next one, though nobody else is
+// there to end it, does not wait for the broker to do so.
+func TestAnOpenTransactionOfADeadInstanceDelaysNobody(t *testing.T) {
+	b := newBench(t)
+	first := b.start("one")
+	first.owns(20*time.Second, all)
+	first.stop()
+	dead, err := kgo.NewClient(kgo.SeedBrokers(b.fake.ListenAddrs()...), kgo.TransactionalID(first.store.TransactionalID()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionTimeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dead.Close()
+	if err := dead.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	of := &kgo.Record{Topic: statestore.StateTopic, Key: []byte{7, 7}}
+	if err := dead.ProduceSync(t.Context(), of).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	b.start("two").owns(10*time.Second, all)
 }
 
 // What an operator commanded while a refresh was under way is not undone by what the refresh found before.

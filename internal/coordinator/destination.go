@@ -13,7 +13,7 @@ const lookPause = 500 * time.Millisecond
 
 // awaitDestination waits until the state topic is read and this group may use it.
 func (c *Coordinator) awaitDestination(ctx context.Context) error {
-	if !c.awaitShard(ctx, 0) {
+	if !c.awaitIdentity(ctx) {
 		return nil
 	}
 	for c.clusterID == "" {
@@ -29,11 +29,16 @@ func (c *Coordinator) awaitDestination(ctx context.Context) error {
 	return c.awaitGroup(ctx)
 }
 
-// awaitShard waits until a shard was read as far as it can be; false: the context ended before.
-func (c *Coordinator) awaitShard(ctx context.Context, shard int32) bool {
+// awaitIdentity waits until shard 0, which tells whose destination this is, was read: to its end, or as far as it is decided
+// if that says that it is ours. What an instance of ours has left open when it was killed is ended by the next owner, who
+// has to be a member first. False: the context ended before.
+func (c *Coordinator) awaitIdentity(ctx context.Context) bool {
 	for {
 		changed := c.view.Changed()
-		if _, bad := c.view.BadRecord(shard); bad || c.view.Loaded(shard) {
+		_, bad := c.view.BadRecord(0)
+		decided := c.view.Decided(0)
+		own, known := c.view.Identity()
+		if bad || c.view.Loaded(0) || decided && known && own.GroupID == c.deps.Config.GroupID {
 			return true
 		}
 		select {

@@ -223,6 +223,17 @@ func (v *View) markLoaded(shard int32) {
 	v.signal()
 }
 
+// markDecided notes that a shard was read to its last stable offset.
+func (v *View) markDecided(shard int32) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.shards[shard]; !s.decided {
+		s.decided = true
+		v.version++
+		v.signal()
+	}
+}
+
 // begin sets the topic that is read from now on. With another one than before, everything that the view holds stays, as
 // what the new topic is to be filled with, and reading begins anew. It reports whether the topic was replaced.
 func (v *View) begin(id mirror.TopicID, shards int32) (replaced bool) {
@@ -235,7 +246,7 @@ func (v *View) begin(id mirror.TopicID, shards int32) (replaced bool) {
 	}
 	if replaced {
 		for _, s := range v.shards {
-			s.next, s.applied, s.loaded, s.bad, s.badTold = 0, 0, false, nil, false
+			s.next, s.applied, s.loaded, s.decided, s.bad, s.badTold = 0, 0, false, false, nil, false
 		}
 	}
 	v.version++

@@ -198,6 +198,9 @@ func (r *Reader) take(c *cursor, got fetched) {
 	if c.goal < 0 {
 		c.goal = got.highWatermark
 	}
+	if got.last >= 0 && got.next >= got.last {
+		r.view.markDecided(c.partition)
+	}
 	if got.next >= c.goal {
 		r.view.markLoaded(c.partition)
 	}

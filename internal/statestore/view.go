@@ -35,6 +35,7 @@ type shardView struct {
 	next     int64             // next offset to read
 	applied  int64             // records read since the topic was created
 	loaded   bool
+	decided  bool // what was decided when it was read first was read
 	judged   bool // empty is decided
 	empty    bool // held nothing when it was first read to its end
 	bad      *BadRecord
@@ -124,6 +125,14 @@ func (v *View) Loaded(shard int32) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.has(shard) && v.shards[shard].loaded
+}
+
+// Decided reports whether a shard was read as far as its transactions were decided: one that a dead instance has left open
+// keeps what follows from being read until somebody ends it.
+func (v *View) Decided(shard int32) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.has(shard) && (v.shards[shard].decided || v.shards[shard].loaded)
 }
 
 // BadRecord is the record that stopped a shard, if any.
