@@ -27,7 +27,7 @@ type effects struct {
 	positions   func() []mirror.PositionReport
 	event       func(mirror.Event)
 	opposites   opposites
-	risen       sync.Map // mirror.Partition → int32: leader epoch of the source for which the data path asked to fence
+	fenced      fenced
 }
 
 // align is the effect of LOG_TRUNCATION. Targets may be of several mirrors.
@@ -103,27 +103,6 @@ func (e *effects) lastMirrored(opposite opposite, t mirror.Target) mirror.Positi
 		return at
 	}
 	return opposite.lastMirrored(t.Topic, t.Index)
-}
-
-// fence is the effect of EPOCH_FENCING. The source's leader epoch is the newest that anybody has seen: records may not have
-// come under it yet.
-func (e *effects) fence(ctx context.Context, targets []mirror.Target) []error {
-	above := make(map[mirror.Partition]int32, len(targets))
-	note := func(p mirror.Partition, epoch int32) {
-		if known, ok := above[p]; epoch >= 0 && (!ok || epoch > known) {
-			above[p] = epoch
-		}
-	}
-	for _, p := range e.positions() {
-		note(p.Partition, p.SourceEpoch.LeaderEpoch)
-	}
-	for _, t := range targets {
-		note(t.Partition, t.Source.LeaderEpoch)
-		if epoch, ok := e.risen.Load(t.Partition); ok {
-			note(t.Partition, epoch.(int32))
-		}
-	}
-	return promote.Errors(e.promoter.Fence(ctx, targets, above))
 }
 
 // promote is the effect of STOPPING.

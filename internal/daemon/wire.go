@@ -59,12 +59,16 @@ func (d *Daemon) wire() parts {
 		Source:      func(m *mirror.Resolved) (*kafka.Cluster, error) { return d.sources.get(m.Definition) },
 		Lease:       lease,
 		Failed:      func(t mirror.Target, err error) { c.Failed(t, err) },
-		Fencing:     func(t mirror.Target, epoch int32) { e.risen.Store(t.Partition, epoch); c.Fencing(t) },
-		Tail:        compare.Tail,
-		TooLarge:    messageLimit{d.destination, lease}.raise,
-		Event:       d.events.Add,
-		Log:         d.component("fetcher"),
-		Registerer:  registerer,
+		Fencing: func(t mirror.Target, epoch int32) {
+			if e.fenced.near(t, epoch) {
+				c.Fencing(t)
+			}
+		},
+		Tail:       compare.Tail,
+		TooLarge:   messageLimit{d.destination, lease}.raise,
+		Event:      d.events.Add,
+		Log:        d.component("fetcher"),
+		Registerer: registerer,
 	})
 	manager := mmm.NewManager(mmmConfig(cfg), mmm.Deps{
 		Destination: d.destination,

@@ -100,7 +100,7 @@ func (p *part) start(now time.Time) {
 	p.joinTo, p.severed = joinLimit, false
 	p.away, p.awayTries, p.corrupt, p.told, p.blind, p.chunk, p.closeTries = time.Time{}, 0, 0, false, 0, 0, 0
 	p.numbers.lag.restart()
-	p.began = false
+	p.began, p.fencedFor = false, -1 // fencing that a pause has cut short is asked for again
 	p.lookAt(now)
 }
 

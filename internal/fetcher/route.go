@@ -164,7 +164,7 @@ func (p *part) sourceMoved(epoch int32) {
 	m := p.target.Mirror
 	if m.EpochFencing == mirror.Continuous && p.destEpoch >= 0 && epoch > max(p.destEpoch-3, p.fencedFor) && p.src.pool.deps.Fencing != nil {
 		t := p.target
-		p.fencedFor = epoch // asked once: it may be impossible
+		p.fencedFor = epoch // asked once
 		p.src.pool.later(func() { p.src.pool.deps.Fencing(t, epoch) })
 	}
 }

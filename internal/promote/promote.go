@@ -76,9 +76,12 @@ func (p *Promoter) Promote(ctx context.Context, ts []mirror.Target) []Result {
 	return results
 }
 
-// margin is how far above the source's leader epoch a fenced partition is raised, so that it is not at once in need again
+// Near is how little the destination's leader epoch may be above the source's before it is raised (SPEC §7).
+const Near = 3
+
+// Margin is how far above the source's leader epoch a fenced partition is raised, so that it is not at once in need again
 // (SPEC §7).
-const margin = 10
+const Margin = 10
 
 // Fence is the effect of EPOCH_FENCING: it raises leader epochs to at least 10 above those of the source. Leaders do not
 // move. A partition without an entry in source stays as it is. Results stand in the order of targets.
@@ -87,7 +90,7 @@ func (p *Promoter) Fence(ctx context.Context, ts []mirror.Target, source map[mir
 	results := newResults(ts)
 	p.raise(ctx, ts, results, goal{wanted: func(t mirror.Target, epoch int32) int32 {
 		if of, ok := source[t.Partition]; ok {
-			return max(epoch, of+margin)
+			return max(epoch, of+Margin)
 		}
 		return epoch
 	}})

@@ -150,8 +150,7 @@ func TestAnotherClusterAtTheSourcesAddress(t *testing.T) {
 	SoundState(t, p.D)
 }
 
-// Where no leader epoch can be raised, continuous fencing tries once for each leader epoch of the source, says so once,
-// and mirrors on.
+// Where no leader epoch can be raised, continuous fencing tries once, not again and again, says so once, and mirrors on.
 func TestContinuousFencingWhereNothingCanBeRaised(t *testing.T) {
 	t.Parallel()
 	p := SharedPair(t)
@@ -168,8 +167,8 @@ func TestContinuousFencingWhereNothingCanBeRaised(t *testing.T) {
 		AwaitLevel(t, p.S, p.D, soon, "t")
 		m.refreshed(4)
 		m.Await("MIRRORING", soon, "t")
-		if n := asked(); n < 4*(round+1) || n > 4*(round+1)+4*round {
-			t.Errorf("EPOCH_FENCING was entered %d times by 4 partitions after %d leader epochs of the source", n, round+1)
+		if n := asked(); n < 4 || n > 4*(round+1) {
+			t.Errorf("EPOCH_FENCING was entered %d times by 4 partitions, after %d leaders of the source", n, round+1)
 		}
 		if round == 0 { // a broker that comes back leads under a new epoch
 			p.S.Kill(t, 1)
