@@ -326,6 +326,21 @@ func TestDeclaredMirrorsAreMadeToMatch(t *testing.T) {
 	matches(2, "a.* b")
 }
 
+// However long an effect has taken, or waited for its cluster, a failure that a moment heals is no reason to give up.
+func TestAnEffectIsRepeatedFromItsFirstFailureOn(t *testing.T) {
+	began := time.Now()
+	p := &part{since: began, epoch: 3}
+	refusal := happening{what: failed, err: mirror.Errorf(mirror.Retriable, "leader epoch not known yet")}
+	for _, x := range []struct {
+		after time.Duration
+		want  bool
+	}{{time.Hour, true}, {time.Hour + effectGrace, true}, {time.Hour + effectGrace + time.Second, false}} {
+		if got := p.repeats(mirror.Target{StateEpoch: 3}, refusal, began.Add(x.after)); got != x.want {
+			t.Errorf("repeated %v after the state was entered: %v", x.after, got)
+		}
+	}
+}
+
 // An instance that is killed in the middle of a state transaction leaves it open. The next one, though nobody else is
 // there to end it, does not wait for the broker to do so.
 func TestAnOpenTransactionOfADeadInstanceDelaysNobody(t *testing.T) {

@@ -18,8 +18,8 @@ const (
 	alignBatch = 200
 	// batchesAtOnce bounds the running batches of one effect and mirror.
 	batchesAtOnce = 4
-	// effectGrace is for how long after its state was entered a failed effect is repeated before the partition is FAILED: a
-	// broker that has to create thousands of topics, or that moves leaders, needs some seconds.
+	// effectGrace is for how long an effect that fails is repeated before the partition is FAILED, from its first failure on: a
+	// broker that has to create thousands of topics, that moves leaders or that has just been started, needs some seconds.
 	effectGrace = 15 * time.Second
 	effectPause = 100 * time.Millisecond // before the first repetition, doubled up to effectPauseMax
 	// effectPauseMax keeps partitions of one batch together, since it is the same for all.
@@ -219,7 +219,13 @@ func (r *runner) finished(b *batch, parts []*part, targets []mirror.Target, resu
 
 // repeats reports whether a failed effect is to be repeated before it counts as a failure.
 func (t *part) repeats(of mirror.Target, h happening, now time.Time) bool {
-	if h.what != failed || mirror.KindOf(h.err) != mirror.Retriable || of.StateEpoch != t.epoch || now.Sub(t.since) > effectGrace {
+	if h.what != failed || mirror.KindOf(h.err) != mirror.Retriable || of.StateEpoch != t.epoch {
+		return false
+	}
+	if t.repeated == 0 {
+		t.refused = now
+	}
+	if now.Sub(t.refused) > effectGrace {
 		return false
 	}
 	t.again = now.Add(min(effectPause<<min(t.repeated, 10), effectPauseMax))

@@ -26,6 +26,7 @@ type part struct {
 	proposal *proposal
 	again    time.Time // the state's effect is not to be repeated before
 	repeated int       // times that it was
+	refused  time.Time // when it first failed, if it was repeated
 	retryAt  time.Time // FAILED: when to try again; zero: not by itself
 	retries  int       // of a cluster that does not answer, in a row: they use up no attempt
 	base     int64     // first destination offset reported in this epoch; −1: none yet

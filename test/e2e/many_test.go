@@ -166,10 +166,18 @@ func TestManyPartitionsOutageAndReturn(t *testing.T) {
 	began := time.Now()
 	c.AwaitAll(m, "MIRRORING", 4)
 	c.TollOf(m).Since(before).Within(t, fmt.Sprint("return in ", time.Since(began)), 4*most, 2000+2*c.Size(), 200, 4*c.Size())
-	m.refreshed(1)
-	before = c.TollOf(m)
-	m.refreshed(3)
+	Eventually(t, c.Limit, func() error {
+		before = c.TollOf(m)
+		m.refreshed(3)
+		if more := c.TollOf(m).Since(before); more.Lines+more.Offsets+more.Connections > 0 {
+			return fmt.Errorf("it does not come to rest: %s", more)
+		}
+		return nil
+	})
 	c.TollOf(m).Since(before).Within(t, "quiet", 0, 200, 0, 0)
+	for name, row := range m.Rows() {
+		want(t, "attempts of "+name, row.RetryAttempt, 0)
+	}
 	Identical(t, c.S, c.D, c.Topics[:3]...)
 	SoundState(t, c.D)
 }
