@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -273,23 +272,27 @@ func (t *teller) clean(*rand.Rand) error {
 	return nil
 }
 
+// trim repeats itself until all replicas have done it: a start that a leader alone has goes back with the next leader.
 func (t *teller) trim(r *rand.Rand) error {
-	logs, err := t.c.Logs(context.Background(), t.topic)
-	for tries := 0; errors.Is(err, kerr.NotLeaderForPartition) && tries < 20; tries++ {
-		time.Sleep(100 * time.Millisecond)
-		logs, err = t.c.Logs(context.Background(), t.topic)
+	part := pick(r, 1, r.Float64(), 0.5)
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		err := t.trimOnce(part)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
 	}
+}
+
+func (t *teller) trimOnce(part float64) error {
+	logs, err := t.c.Logs(context.Background(), t.topic)
 	if err != nil {
 		return err
 	}
-	to := logs[0].Start
-	if span := logs[0].End - to; span > 0 {
-		to += pick(r, span, r.Int64N(span), span/2)
-	}
+	span := float64(logs[0].End - logs[0].Start)
 	o := kadm.Offsets{}
-	o.AddOffset(t.topic, 0, to, -1)
-	_, err = t.c.adm.DeleteRecords(context.Background(), o)
-	return err
+	o.AddOffset(t.topic, 0, logs[0].Start+int64(span*part), -1)
+	gone, err := t.c.adm.DeleteRecords(context.Background(), o)
+	return errors.Join(err, gone.Error())
 }
 
 // timeType changes who stamps the records that follow.
