@@ -45,15 +45,12 @@ func TestR4_TransactionsOlderThanProducerIDExpiration(t *testing.T) {
 	m.Start()
 	x := &aged{t: t, cl: p.S.Transactional(t, "aged", false), plain: p.S.Producer(t)}
 	defer x.plain.Close()
-	for round := range 4 {
+	for round, lost := range []int16{keyProduce, keyWriteTxnMarkers, -1} { // each doubt takes seconds to clear
+		p.D.Nodes[0].Proxy.Swallow(lost, 1)
 		for i := range 3 {
-			p.D.Nodes[0].Proxy.Swallow(keyProduce, 1)
-			if i == 2 {
-				p.D.Nodes[0].Proxy.Swallow(keyWriteTxnMarkers, 1)
-			}
 			x.transaction((round+i)%3 > 0)
 		}
-		p.D.Nodes[0].Proxy.Heal()
+		p.S.decided(t, "old")
 		AwaitLevel(t, p.S, p.D, soon, "old")
 		p.D.forgotten(t, "old", 2)
 	}
@@ -62,6 +59,7 @@ func TestR4_TransactionsOlderThanProducerIDExpiration(t *testing.T) {
 	AwaitLevel(t, p.S, p.D, soon, "old")
 	x.write(x.cl, 3)
 	must(t, end(x.cl, true))
+	p.S.decided(t, "old")
 	AwaitLevel(t, p.S, p.D, soon, "old")
 	Identical(t, p.S, p.D, "old")
 	must(t, Alike(p.S, p.D, View{Uncommitted: true}, "old"))

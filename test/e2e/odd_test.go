@@ -110,6 +110,7 @@ func TestHolesAtTheEnds(t *testing.T) {
 		p.S.Send(t, nil, Numbered(topic, 0, 0, 20)...)
 		x.run(t, topic, 0, 1, topic == "emptied")
 	}
+	p.S.decided(t, "aborted", "emptied", "both")
 	ends := map[string]int64{}
 	for topic := range map[string]bool{"emptied": true, "both": true} {
 		logs, err := p.S.Logs(context.Background(), topic)
@@ -130,6 +131,7 @@ func TestHolesAtTheEnds(t *testing.T) {
 		p.S.Send(t, nil, Numbered(topic, 0, 50, 5)...)
 		x.run(t, topic, 0, 7, false)
 	}
+	p.S.decided(t, "aborted", "emptied", "both")
 	AwaitLevel(t, p.S, p.D, soon, "aborted", "emptied", "both")
 	Identical(t, p.S, p.D, "aborted", "emptied", "both")
 	m.Do("verify", "--config", m.ConfigFile(), "--mirror", "east", "--full")
@@ -159,4 +161,39 @@ func TestBatchesAboveTheDestinationsLimits(t *testing.T) {
 	m.Await("MIRRORING", soon, "huge", "segment")
 	p.S.Send(t, nil, Numbered("segment", 0, 6, 3)...)
 	AwaitLevel(t, p.S, p.D, soon, "segment")
+}
+
+// A limit that mirrord may not raise: the partition with the batch fails alone and says what is to be done; it goes on by
+// itself once the right is granted.
+func TestBatchAboveALimitThatMayNotBeRaised(t *testing.T) {
+	t.Parallel()
+	p := GuardedPair(t)
+	on := map[string]*Cluster{"source": p.S, "destination": p.D}
+	for _, r := range documentedRights(t) {
+		on[r.cluster].Grant(t, r.rule(Limited))
+	}
+	p.S.Topic(t, "big", 2)
+	p.S.Send(t, nil, Numbered("big", 0, 0, 3)...)
+	set := p.As(t, Limited, "big")
+	set.Retry = "max_backoff: 1s"
+	m := NewDaemon(t, set)
+	m.Start()
+	AwaitLevel(t, p.S, p.D, soon, "big")
+	denied := "DENY ALTER_CONFIGS User:" + Limited + " TOPIC LITERAL big"
+	p.D.Grant(t, denied)
+	p.S.Set(t, "big", "max.message.bytes", "5000000")
+	value := make([]byte, 3<<20)
+	_, _ = rand.Read(value)
+	p.S.raw(t, "big", kgo.NoCompression(), 0, &kgo.Record{Value: value, Timestamp: time.Now()})
+	p.S.Send(t, nil, append(Numbered("big", 0, 3, 3), Numbered("big", 1, 0, 3)...)...)
+	Eventually(t, soon, func() error {
+		return m.wantState("big", 0, "FAILED", "larger than the destination topic's max.message.bytes")
+	})
+	Eventually(t, soon, func() error { return m.wantState("big", 0, "FAILED", "of the destination topic to 3") })
+	Eventually(t, soon, func() error { return sameEnd(p, "big", 1) })
+	must(t, m.wantState("big", 1, "MIRRORING", ""))
+	must(t, p.D.wantEnd("big", 0, 3))
+	p.D.Revoke(t, denied)
+	AwaitLevel(t, p.S, p.D, soon, "big")
+	Identical(t, p.S, p.D, "big")
 }
