@@ -13,7 +13,7 @@ import (
 	"mirrord/internal/statestore"
 )
 
-// configs makes the settings of mirror topics follow the source's. It gives the topics whose turn it was.
+// configs makes the settings of mirror topics follow the source's. It gives the topics that have what they can have.
 func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen) (topics []statestore.Topic) {
 	defer l.settle(ctx, StepConfigs)
 	m, ok := l.deps.View.Mirror(l.name)
@@ -30,8 +30,10 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 			delete(l.seeding, t.Name)
 			continue
 		}
-		topics = append(topics, t)
 		plan, ok := l.planConfigs(ctx, m, t, seen, d)
+		if ok || seen.settingsErr[t.Name] != nil || d.settingsErr[t.Name] != nil {
+			topics = append(topics, t)
+		}
 		if !ok {
 			continue
 		}
