@@ -107,7 +107,11 @@ func catalogOf(m kafka.Metadata) catalog {
 	c := make(catalog, len(m.Topics))
 	for name, t := range m.Topics {
 		if !kafka.UnknownTopic(t.Err) {
-			c[name] = topicInfo{id: t.ID, partitions: int32(len(t.Partitions)), internal: t.Internal, err: t.Err}
+			info := topicInfo{id: t.ID, partitions: int32(len(t.Partitions)), internal: t.Internal, err: t.Err}
+			if len(t.Partitions) > 0 {
+				info.replicas = len(t.Partitions[0].Replicas)
+			}
+			c[name] = info
 		}
 	}
 	return c

@@ -133,7 +133,11 @@ func (s *reseed) plan(ctx context.Context, src *kafka.Cluster) error {
 		maps.Copy(s.settings, destination[s.topic.Name].explicit)
 	}
 	known, _ := s.m.deps.Destination.KnownTopicConfigs(ctx, statestore.StateTopic)
-	plan := planSettings(settingsInput{source: source[s.topic.Name], exclude: s.mirror.TopicPropertiesExclude, known: known})
+	replicas := int(max(0, s.mirror.ReplicationFactor))
+	if s.there && len(s.old.Partitions) > 0 {
+		replicas = len(s.old.Partitions[0].Replicas)
+	}
+	plan := planSettings(settingsInput{source: source[s.topic.Name], replicas: replicas, exclude: s.mirror.TopicPropertiesExclude, known: known})
 	maps.Copy(s.settings, plan.set)
 	s.owned = statestore.TopicSettings{Mirror: s.mirror.Name, Topic: s.topic.Name, Owned: plan.owned, Source: plan.source}
 	return nil

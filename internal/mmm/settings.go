@@ -14,6 +14,7 @@ import (
 const (
 	keyMaxMessageBytes     = "max.message.bytes"
 	keyCleanupPolicy       = "cleanup.policy"
+	keyMinInsync           = "min.insync.replicas"
 	keyTimestampType       = "message.timestamp.type"
 	keyTimestampBefore     = "message.timestamp.before.max.ms"
 	keyTimestampAfter      = "message.timestamp.after.max.ms"
@@ -66,6 +67,7 @@ type topicSettings struct {
 type settingsInput struct {
 	source      topicSettings
 	destination topicSettings // zero for a topic that is to be created
+	replicas    int           // of the destination topic; 0: not known yet
 	exclude     []string      // topic_properties_exclude
 	known       map[string]bool
 	owned       []string // keys that mirrord has set
@@ -79,6 +81,7 @@ type settingsPlan struct {
 	source   map[string]string // the source's own values that may be copied; they return at STOPPED
 	left     []string          // of the source's, unknown to the destination
 	replaced bool              // the timestamp limits, by their older equivalent
+	lowered  bool              // min.insync.replicas, to as many as there are
 }
 
 func (p settingsPlan) changes() bool { return len(p.set) > 0 || len(p.remove) > 0 }
@@ -99,6 +102,21 @@ func (in settingsInput) copyable() (values map[string]string, left []string) {
 	return values, left
 }
 
+// lower keeps min.insync.replicas from asking for more replicas than the destination topic has: older brokers would take
+// no record then. Where that is not known yet, the setting waits.
+func (in settingsInput) lower(values map[string]string) bool {
+	n, err := strconv.Atoi(values[keyMinInsync])
+	switch {
+	case err != nil || in.replicas > 0 && n <= in.replicas:
+		return false
+	case in.replicas == 0:
+		delete(values, keyMinInsync)
+		return false
+	}
+	values[keyMinInsync] = strconv.Itoa(in.replicas)
+	return true
+}
+
 // knows reports whether the destination has such a setting. When it could not be asked, everything passes.
 func (in settingsInput) knows(key string) bool { return len(in.known) == 0 || in.known[key] }
 
@@ -106,6 +124,7 @@ func (in settingsInput) knows(key string) bool { return len(in.known) == 0 || in
 func planSettings(in settingsInput) settingsPlan {
 	p := settingsPlan{set: map[string]string{}}
 	p.source, p.left = in.copyable()
+	p.lowered = in.lower(p.source)
 	want := maps.Clone(p.source)
 	p.replaced = in.force(want)
 	_, copied := want[keyMaxMessageBytes]

@@ -45,6 +45,24 @@ func TestPlanSettings(t *testing.T) {
 			name: "a new topic has everything from the start", in: settingsInput{source: topicSettings{explicit: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"}}},
 			set: mirrored(kv{keyCleanupPolicy: "compact"}), source: kv{keyCleanupPolicy: "compact", "retention.ms": "60000"},
 		},
+		{
+			name: "more replicas in sync than there are", in: settingsInput{
+				source: topicSettings{explicit: kv{"min.insync.replicas": "3"}}, destination: topicSettings{explicit: mirrored(nil)}, replicas: 2,
+			},
+			set: kv{"min.insync.replicas": "2"}, source: kv{"min.insync.replicas": "2"},
+		},
+		{
+			name: "as many replicas in sync", in: settingsInput{
+				source: topicSettings{explicit: kv{"min.insync.replicas": "2"}}, destination: topicSettings{explicit: mirrored(nil)}, replicas: 3,
+			},
+			set: kv{"min.insync.replicas": "2"}, source: kv{"min.insync.replicas": "2"},
+		},
+		{
+			name: "replicas not known yet", in: settingsInput{
+				source: topicSettings{explicit: kv{"min.insync.replicas": "2"}}, destination: topicSettings{explicit: mirrored(nil)},
+			},
+			source: kv{},
+		},
 		{name: "level", in: settingsInput{destination: topicSettings{explicit: forced}}, source: kv{}},
 		{
 			name: "drift is overwritten", in: settingsInput{

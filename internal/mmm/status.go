@@ -24,6 +24,8 @@ type Status struct {
 	Notes map[string]string
 	// SettingsLeft are settings of the source that the destination does not know.
 	SettingsLeft []string
+	// Lowered are topics whose min.insync.replicas is more at the source than they have replicas here.
+	Lowered []string
 	// ACLsLeft is why ACLs are not mirrored; empty: they are.
 	ACLsLeft string
 	// HeldACLs counts the rights to write that wait for STOPPED.
@@ -39,6 +41,9 @@ func (s Status) left() (notes []string) {
 	}
 	if len(s.SettingsLeft) > 0 {
 		notes = append(notes, "settings left out that the destination does not know: "+strings.Join(s.SettingsLeft, ", "))
+	}
+	if len(s.Lowered) > 0 {
+		notes = append(notes, keyMinInsync+" is as many as there are replicas, and more at the source: "+strings.Join(names(s.Lowered), ", "))
 	}
 	if s.ACLsLeft != "" {
 		notes = append(notes, "ACLs are not mirrored: "+s.ACLsLeft)

@@ -25,6 +25,7 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 	var recs []statestore.Record
 	var changes []kafka.ConfigChange
 	left := map[string]bool{}
+	var lowered []string
 	for _, t := range l.deps.View.Topics(l.name) {
 		if !followsSettings(t) || !d.same(t) || busy[t.Name] {
 			delete(l.seeding, t.Name)
@@ -40,6 +41,9 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 		for _, key := range plan.left {
 			left[key] = true
 		}
+		if plan.lowered {
+			lowered = append(lowered, t.Name)
+		}
 		if r, changed := l.settingsRecord(t.Name, plan); changed {
 			recs = append(recs, r)
 		}
@@ -48,6 +52,7 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 		}
 	}
 	l.tellLeft(ctx, left)
+	l.board.update(func(s *Status) { s.Lowered = lowered })
 	if err := l.put(ctx, recs...); err != nil { // what mirrord sets is recorded before it is set
 		l.fail(StepConfigs, err)
 		return nil
@@ -77,7 +82,7 @@ func (l *loop) planConfigs(ctx context.Context, m statestore.Mirror, t statestor
 	}
 	record, _ := l.deps.View.Settings(l.name, t.Name)
 	plan := planSettings(settingsInput{
-		source: source, destination: now, exclude: m.TopicPropertiesExclude, known: d.known,
+		source: source, destination: now, replicas: d.topics[t.Name].replicas, exclude: m.TopicPropertiesExclude, known: d.known,
 		owned: record.Owned,
 	})
 	l.spareSeeding(ctx, t, plan, seen, now)

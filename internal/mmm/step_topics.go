@@ -154,7 +154,7 @@ func (l *loop) settingsOfNew(m statestore.Mirror, topic string, seen observation
 	if !ok {
 		return settingsPlan{}, fmt.Errorf("create topic %s: settings of the source's are not known: %w", topic, orUnknown(seen.settingsErr[topic]))
 	}
-	return planSettings(settingsInput{source: source, exclude: m.TopicPropertiesExclude, known: d.known}), nil
+	return planSettings(settingsInput{source: source, replicas: int(max(0, m.ReplicationFactor)), exclude: m.TopicPropertiesExclude, known: d.known}), nil
 }
 
 func orUnknown(err error) error {

@@ -19,6 +19,7 @@ var internalTopics = []string{
 type topicInfo struct {
 	id         mirror.TopicID
 	partitions int32
+	replicas   int // of its first partition
 	internal   bool
 	err        error // cannot be described now: neither there nor gone
 	holdsData  bool  // destination only, and only where the decision needs it: some partition has an offset in use

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 )
@@ -162,10 +163,12 @@ func TestAnOlderDestinationHasFewerSettings(t *testing.T) {
 	AwaitLevel(t, p.S, p.D, soon, "t")
 	Identical(t, p.S, p.D, "t")
 	Eventually(t, soon, func() error {
-		return p.D.wantSettings("t", "segment.ms", "7200000", "min.insync.replicas", "3", "compression.gzip.level", "",
+		return p.D.wantSettings("t", "segment.ms", "7200000", "min.insync.replicas", "1", "compression.gzip.level", "",
 			"message.timestamp.difference.max.ms", "9223372036854775807", "message.timestamp.after.max.ms", "")
 	})
-	Eventually(t, soon, func() error { return m.wantTold("settings left out", "compression.gzip.level") })
+	Eventually(t, soon, func() error {
+		return errors.Join(m.wantTold("settings left out", "compression.gzip.level"), m.wantTold("min.insync.replicas", "replicas", "t"))
+	})
 	if n := m.Metric("mirrord_refresh_errors_total", `step="configs"`); n != 0 {
 		t.Errorf("%v failures of the settings", n)
 	}
