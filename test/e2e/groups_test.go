@@ -283,7 +283,7 @@ func groupStreams(t *testing.T, p Pair, m *Daemon) {
 
 // Streams is a member of a group of Kafka Streams' own protocol (KIP-1071), as far as a broker sees of one.
 type Streams struct {
-	cl            *kgo.Client
+	c             *Cluster
 	group, member string
 	epoch         int32
 }
@@ -291,10 +291,7 @@ type Streams struct {
 // JoinStreams makes a Streams application join.
 func (c *Cluster) JoinStreams(t testing.TB, group, topic string) *Streams {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.addrs()...), kgo.DisableClientMetrics()) // the tests' own knows no such requests
-	must(t, err)
-	t.Cleanup(cl.Close)
-	s := &Streams{cl: cl, group: group, member: rand.Text()}
+	s := &Streams{c: c, group: group, member: rand.Text()}
 	req := s.heartbeat()
 	process := "process"
 	sub := kmsg.NewStreamsGroupHeartbeatRequestTopologySubtopology()
@@ -314,7 +311,7 @@ func (s *Streams) heartbeat() *kmsg.StreamsGroupHeartbeatRequest {
 }
 
 func (s *Streams) beat(req *kmsg.StreamsGroupHeartbeatRequest) error {
-	resp, err := req.RequestWith(context.Background(), s.cl)
+	resp, err := req.RequestWith(context.Background(), s.c.cl)
 	if err == nil {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
@@ -343,7 +340,7 @@ func (s *Streams) commit(t testing.TB, topic string, offset int64) {
 		req := kmsg.NewPtrOffsetCommitRequest()
 		req.Group, req.MemberID, req.Generation = s.group, s.member, s.epoch
 		req.Topics = append(req.Topics, of)
-		resp, err := req.RequestWith(context.Background(), s.cl)
+		resp, err := req.RequestWith(context.Background(), s.c.cl)
 		if err != nil {
 			return err
 		}
