@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -27,7 +25,7 @@ func TestGroupsFollowTheSource(t *testing.T) {
 		"moves, resets, metadata": groupMoves, "excluded": groupExcluded, "clamped": groupClamped, "deleted offsets": groupDeleted,
 		"deleted group": groupGone, "active on the destination": groupActive, "subscribed to another topic": groupElsewhere,
 		"ahead on the destination": groupAhead, "stopped": groupStopped, "last commit": groupLastCommit, "paused": groupPaused,
-		"classic and KIP-848 members": groupMembers, "streams members": groupStreams, "share": groupShare, "another type here": groupOfAnotherType,
+		"classic and KIP-848 members": groupMembers, "share": groupShare, "another type here": groupOfAnotherType,
 		"not mirrored topics": groupSpans,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -259,93 +257,6 @@ func groupMembers(t *testing.T, p Pair, m *Daemon) {
 		}
 		again.Leave(t)
 	}
-}
-
-// A Streams application of the new protocol goes on at the destination where it was, and back at it in turn.
-func groupStreams(t *testing.T, p Pair, m *Daemon) {
-	const topic, group = "streams", "g-streams"
-	filled(t, p, topic, 100)
-	app := p.S.JoinStreams(t, group, topic)
-	app.commit(t, topic, 42)
-	Eventually(t, soon, func() error { return p.D.wantCommitted(group, topic, 0, 42) })
-	Eventually(t, soon, func() error { return m.wantGroup(group, topic, "synced", "") })
-	if row, err := m.GroupRow(group, topic, 0); err != nil || row.Type != "streams" {
-		t.Errorf("describe says %+v (%v)", row, err)
-	}
-	again := p.D.JoinStreams(t, group, topic)
-	must(t, p.D.wantCommitted(group, topic, 0, 42))
-	app.commit(t, topic, 60)
-	Eventually(t, soon, func() error { return m.wantGroup(group, topic, "skipped", "active") })
-	again.leave(t)
-	Eventually(t, soon, func() error { return p.D.wantCommitted(group, topic, 0, 60) })
-	app.leave(t)
-}
-
-// Streams is a member of a group of Kafka Streams' own protocol (KIP-1071), as far as a broker sees of one.
-type Streams struct {
-	c             *Cluster
-	group, member string
-	epoch         int32
-}
-
-// JoinStreams makes a Streams application join.
-func (c *Cluster) JoinStreams(t testing.TB, group, topic string) *Streams {
-	t.Helper()
-	s := &Streams{c: c, group: group, member: rand.Text()}
-	req := s.heartbeat()
-	process := "process"
-	sub := kmsg.NewStreamsGroupHeartbeatRequestTopologySubtopology()
-	sub.SubtopologyID, sub.SourceTopics = "0", []string{topic}
-	topology := kmsg.NewStreamsGroupHeartbeatRequestTopology()
-	topology.Subtopologies = append(topology.Subtopologies, sub)
-	req.Topology, req.ProcessID, req.RebalanceTimeoutMillis = &topology, &process, 60_000
-	req.ActiveTasks, req.StandbyTasks, req.WarmupTasks = []kmsg.TaskIDs{}, []kmsg.TaskIDs{}, []kmsg.TaskIDs{}
-	Eventually(t, soon, func() error { return s.beat(req) })
-	return s
-}
-
-func (s *Streams) heartbeat() *kmsg.StreamsGroupHeartbeatRequest {
-	req := kmsg.NewPtrStreamsGroupHeartbeatRequest()
-	req.Group, req.MemberID, req.MemberEpoch = s.group, s.member, s.epoch
-	return req
-}
-
-func (s *Streams) beat(req *kmsg.StreamsGroupHeartbeatRequest) error {
-	resp, err := req.RequestWith(context.Background(), s.c.cl)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
-	}
-	if err == nil {
-		s.epoch = resp.MemberEpoch
-	}
-	return err
-}
-
-func (s *Streams) leave(t testing.TB) {
-	t.Helper()
-	s.epoch = -1
-	must(t, s.beat(s.heartbeat()))
-}
-
-func (s *Streams) commit(t testing.TB, topic string, offset int64) {
-	t.Helper()
-	part := kmsg.NewOffsetCommitRequestTopicPartition()
-	part.Offset = offset
-	of := kmsg.NewOffsetCommitRequestTopic()
-	of.Topic, of.Partitions = topic, append(of.Partitions, part)
-	Eventually(t, soon, func() error {
-		if err := s.beat(s.heartbeat()); err != nil {
-			return err
-		}
-		req := kmsg.NewPtrOffsetCommitRequest()
-		req.Group, req.MemberID, req.Generation = s.group, s.member, s.epoch
-		req.Topics = append(req.Topics, of)
-		resp, err := req.RequestWith(context.Background(), s.c.cl)
-		if err != nil {
-			return err
-		}
-		return kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode)
-	})
 }
 
 // Share groups have a start offset instead; the same rules hold for it.
