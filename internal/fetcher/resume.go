@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -48,7 +49,7 @@ func (pool *Pool) look(ctx context.Context, src *source, parts []*part) {
 	for _, p := range l.parts {
 		large := l.askedTooLarge(ctx, p)
 		fillers := l.holdsFillers(ctx, p)
-		unready := l.readyToSeed(ctx, p, fillers)
+		unready := cmp.Or(l.readyToSeed(ctx, p, fillers), l.findOrphans(ctx, p))
 		p.mu.Lock()
 		now := time.Now()
 		switch {
