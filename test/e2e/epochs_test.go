@@ -219,10 +219,12 @@ func (c *Cluster) raise(t *testing.T, topic string, partitions int32) {
 	for range 4 {
 		_, replicas, _ := c.epochs(t, topic)
 		var req kadm.AlterPartitionAssignmentsReq
+		first := map[int32]int32{}
 		for i := range partitions {
 			of := slices.Clone(replicas[i])
 			slices.Reverse(of)
 			req.Assign(topic, i, of)
+			first[i] = of[0]
 		}
 		resp, err := c.adm.AlterPartitionAssignments(context.Background(), req)
 		must(t, err)
@@ -233,10 +235,10 @@ func (c *Cluster) raise(t *testing.T, topic string, partitions int32) {
 			if err != nil {
 				return err
 			}
-			_, replicas, leaders := c.epochs(t, topic)
-			for i := range leaders {
-				if leaders[i] != replicas[i][0] {
-					return fmt.Errorf("partition %d is led by %d of %v", i, leaders[i], replicas[i])
+			_, _, leaders := c.epochs(t, topic)
+			for i, want := range first {
+				if leaders[i] != want {
+					return fmt.Errorf("partition %d is led by %d, want %d", i, leaders[i], want)
 				}
 			}
 			return nil
