@@ -8,6 +8,7 @@ GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 UNIT      := $(shell $(GO) list ./... 2>/dev/null | grep -v '/test/')
 E2E_TIME  ?= 30m
+E2E_TESTS ?= 3
 FUZZTIME  ?= 30s
 
 .PHONY: help build demo test unit e2e race lint gen fuzz storm bench package check stats need-go need-java need-kcat clean
@@ -46,7 +47,7 @@ unit: need-go ## fast tests: pure code, fakes
 	$(GO) test $(UNIT)
 
 e2e: need-go need-java need-kcat ## tests on real Apache Kafka
-	$(GO) test -timeout $(E2E_TIME) ./test/...
+	$(GO) test -timeout $(E2E_TIME) -parallel $(E2E_TESTS) ./test/...
 
 race: need-go ## fast tests under the race detector
 	$(GO) test -race $(UNIT)

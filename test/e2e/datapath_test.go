@@ -171,6 +171,7 @@ func (x *txns) run(t *testing.T, topic string, partition int32, n int, commit bo
 
 // One broker of three dies and leaders move under load, while fillers are written too.
 func TestDestinationBrokersDieAndLeadersMove(t *testing.T) {
+	t.Parallel()
 	s := StartCluster(t, Options{})
 	d := StartCluster(t, Options{Nodes: 3})
 	p := Pair{s, d}
@@ -236,6 +237,7 @@ func moveLeaders(t *testing.T, c *Cluster, topics ...string) {
 // Data older than producer.id.expiration.ms: the broker forgets the identity between any two batches, and answers are
 // lost on top. Looking before repeating is all that helps (protocol R4, R6).
 func TestR4_DataOlderThanProducerIDExpiration(t *testing.T) {
+	t.Parallel()
 	s := StartCluster(t, Options{})
 	d := StartCluster(t, Options{Props: map[string]string{"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "300"}})
 	p := Pair{s, d}

@@ -42,6 +42,7 @@ func (c *Cluster) settled(t testing.TB) {
 // moment and where every broker holds one already; continuous mode keeps it above the source's from the start. Replicas
 // are as before in the end, and somebody else's reassignment is not disturbed.
 func TestEpochs(t *testing.T) {
+	t.Parallel()
 	const partitions = 12
 	s, d := StartCluster(t, Options{}), StartCluster(t, Options{Nodes: 3})
 	p := Pair{s, d}
@@ -176,6 +177,7 @@ func TestEpochsOfOneBroker(t *testing.T) {
 // Leaders move at the source again and again, so its leader epochs rise: continuous mode raises those of the destination
 // in time, each time far enough that it is not at once in need again, and mirrors on.
 func TestEpochsFollowTheSource(t *testing.T) {
+	t.Parallel()
 	const partitions, rounds = 3, 4
 	s, d := StartCluster(t, Options{Nodes: 2}), StartCluster(t, Options{Nodes: 2})
 	p := Pair{s, d}

@@ -99,6 +99,7 @@ func TestB110_AFailureIsTriedAgainEverMoreRarely(t *testing.T) {
 // nothing of the other cluster comes into its topics, though they have the same names and longer logs. The other mirror of
 // the same daemon goes on, stop is obeyed, and once the address is right again recover goes on where it was.
 func TestAnotherClusterAtTheSourcesAddress(t *testing.T) {
+	t.Parallel()
 	p := SharedPair(t)
 	other := StartCluster(t, Options{})
 	for i, topic := range []string{"t", "kept"} {

@@ -59,6 +59,7 @@ func (d *Daemon) failed(topic string, words ...any) Partition {
 // A leader elected out of the past shortens the source below the copy, then the source grows over it again. Equal ends
 // are no evidence: the partition fails, naming where the histories part, and nothing of the new history is appended.
 func TestR7_UncleanElectionAtTheSource(t *testing.T) {
+	t.Parallel()
 	s, d := StartCluster(t, Options{Nodes: 3}), StartCluster(t, Options{})
 	p := Pair{s, d}
 	s.CopiesOn(t, "t", []int32{1, 2}, "unclean.leader.election.enable", "true", "min.insync.replicas", "1")
@@ -113,6 +114,7 @@ func awaitInSync(t *testing.T, c *Cluster, topic string, n int) {
 // A source restored from a backup has the same topic ids, the same leader epochs and, where it has been written to before
 // anyone looks, a longer log. Only what the records are can tell.
 func TestR7_SourceRestoredFromABackup(t *testing.T) {
+	t.Parallel()
 	s, d := StartCluster(t, Options{}), StartCluster(t, Options{})
 	lost := map[string]int{"shorter": 50, "longer": 50, "none": 0}
 	after := map[string]int{"shorter": 20, "longer": 80, "none": 30}

@@ -16,6 +16,7 @@ import (
 // Logs as bad as logs get, mirrored through faults, come out equal. Without MIRRORD_STORM only a few seeds run; with it
 // ROUNDS of them (200) from SEED (1) on, and a story that fails is shrunk. DROP leaves ingredients out of a story.
 func TestStorm(t *testing.T) {
+	t.Parallel()
 	seeds, storm := []uint64{1, 2, 3}, os.Getenv("MIRRORD_STORM") != ""
 	if storm || os.Getenv("SEED") != "" {
 		seeds = nil
