@@ -79,6 +79,12 @@ func TestEveryTransition(t *testing.T) {
 		p.S.Send(t, nil, Numbered(topic, 0, 0, 5)...) // only with a record the source's leader epoch is known
 	}
 	s.m.Start()
+	Eventually(t, soon, func() error {
+		if listed := s.m.Do("list").Out; !strings.Contains(listed, "east") {
+			return fmt.Errorf("the mirror of the file does not exist yet:\n%s", listed)
+		}
+		return nil
+	})
 	s.m.Do("start", "--mirror", "east", "--topics", ".+")
 	s.at(mirror.Mirroring, topics...)
 	AwaitLevel(t, p.S, p.D, 20*time.Second, topics...)
@@ -300,6 +306,9 @@ func TestFailedBeforeItBegan(t *testing.T) {
 func split(t *testing.T, daemons map[string]*Daemon) (boss, worker string) {
 	t.Helper()
 	Eventually(t, soon, func() error {
+		if one, two := daemons["one"].Metric("mirrord_shards_owned"), daemons["two"].Metric("mirrord_shards_owned"); min(one, two) < 2 || one+two != 5 {
+			return fmt.Errorf("shards are still on the move: %v and %v", one, two)
+		}
 		var mirrors []struct{ Owner string }
 		var body bytes.Buffer
 		if err := daemons["one"].get("/api/v1/mirrors", &body); err != nil {
