@@ -14,7 +14,11 @@ func (pool *Pool) answered(p *part, a answer, now time.Time) {
 	if a.verdict == hopeless && p.seedTo >= 0 && kafka.InvalidRecord(a.err) {
 		a.verdict = refused // somebody has given the topic its policy back: the look suspends it again
 	}
+	acked := p.pipe.acked
 	w, ev := p.pipe.answered(a)
+	if p.pipe.acked > acked { // also of a partition that was stopped meanwhile: where it ends is put on record
+		p.progressed(&w, now)
+	}
 	if a.verdict == stored && a.base < w.from {
 		a.err = mirror.Errorf(mirror.Retriable, "the batch for offset %d was answered as a repeat of offset %d", w.from, a.base)
 	}
@@ -22,13 +26,11 @@ func (pool *Pool) answered(p *part, a answer, now time.Time) {
 		p.note(&w, a)
 	}
 	switch ev {
-	case progress:
-		p.progressed(&w, now)
 	case look:
 		p.lookNow(now)
 	case failed:
 		p.reportFailure()
-	case nothing:
+	case progress, nothing:
 	}
 	p.rest(now)
 	s := p.offer()
