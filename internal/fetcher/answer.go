@@ -101,8 +101,8 @@ func latency(w *write, now, began time.Time) time.Duration {
 	return since
 }
 
-// rest is for a partition that was stopped, or is about to fail, each time something of it has ended. Where the log ends is looked up if it is
-// open what has arrived; the fillers of an unfinished seeding are removed. p.mu is held.
+// rest is for a partition that was stopped, or is about to fail, each time something of it has ended. Where the log ends
+// is looked up if it is open what has arrived; the fillers of an unfinished seeding are removed. p.mu is held.
 func (p *part) rest(now time.Time) {
 	p.failAhead()
 	if p.pipe.phase != closed || !p.pipe.idle() {

@@ -67,7 +67,7 @@ func nextSequence(last int32) int32 { return int32((int64(last) + 1) & 0x7ffffff
 func counters(producers []kafka.Producer) (m map[int64]counter, coordinator int32) {
 	m, coordinator = map[int64]counter{}, -1
 	for _, pr := range producers {
-		if pr.ID >= mirror.MirroredProducerIDs && pr.ID < mirror.IdentityProducerIDs {
+		if mirror.MirroredProducer(pr.ID) {
 			m[pr.ID] = counter{pr.Epoch, nextSequence(pr.LastSequence)}
 			coordinator = max(coordinator, pr.CoordinatorEpoch)
 		}

@@ -69,7 +69,7 @@ func shiftProducer(id int64, slot int8) (int64, error) {
 	case id >= mirror.MirroredProducerIDs:
 		shifted += slotWidth
 	}
-	if shifted < mirror.MirroredProducerIDs || shifted >= mirror.IdentityProducerIDs {
+	if !mirror.MirroredProducer(shifted) {
 		return 0, mirror.Errorf(mirror.Refused, "producer id %d cannot be shifted: its log was mirrored too often", id).
 			WithHint("mirror the topic with transactions: committed")
 	}

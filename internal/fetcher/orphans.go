@@ -34,7 +34,7 @@ func (l *looking) findOrphans(ctx context.Context, p *part) error {
 // openMirrored are the mirrored transactions that are open.
 func openMirrored(producers []kafka.Producer) (open []kafka.Producer) {
 	for _, pr := range producers {
-		if pr.TxnStart >= 0 && pr.ID >= mirror.MirroredProducerIDs && pr.ID < mirror.IdentityProducerIDs {
+		if pr.TxnStart >= 0 && mirror.MirroredProducer(pr.ID) {
 			open = append(open, pr)
 		}
 	}

@@ -14,6 +14,10 @@ const (
 	IdentityProducerIDs int64 = 1 << 62
 )
 
+// MirroredProducer reports whether a producer id is that of mirrored transactions. By construction no other id is ever
+// mirrored (R14), so a producer that begins to write to a promoted topic can never meet state that was mirrored.
+func MirroredProducer(id int64) bool { return id >= MirroredProducerIDs && id < IdentityProducerIDs }
+
 // IdentityID is the producer id with which mirrord writes the destination partitions of one source topic (protocol
 // R1): 2^62 + a hash of mirror and source topic id, so that two mirrors or a recreated source never share one.
 // generation counts up when an id's producer epochs are used up.

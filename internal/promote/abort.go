@@ -17,18 +17,12 @@ const (
 	abortPause  = 500 * time.Millisecond // at most, between two rounds
 )
 
-// mirrored reports whether the transactions of a producer id are ours to end (protocol R19). By construction no other id
-// is ever mirrored (R14), so a producer that begins to write here later can never meet state that was mirrored.
-func mirrored(producerID int64) bool {
-	return producerID >= mirror.MirroredProducerIDs && producerID < mirror.IdentityProducerIDs
-}
-
 // split sorts a partition's open transactions into mirrored ones, which are to be aborted, and others.
 func split(producers []kafka.Producer) (abort, others []kafka.Producer) {
 	for _, pr := range producers {
 		switch {
 		case pr.TxnStart < 0:
-		case mirrored(pr.ID):
+		case mirror.MirroredProducer(pr.ID):
 			abort = append(abort, pr)
 		default:
 			others = append(others, pr)

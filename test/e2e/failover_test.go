@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"mirrord/internal/mirror"
@@ -81,21 +80,6 @@ func writable(c *Cluster, topic string, partitions int32) error {
 	return nil
 }
 
-// allowExact lets a destination take transactions as they are; undone with the test.
-func (c *Cluster) allowExact(t *testing.T) {
-	t.Helper()
-	set := func(op kadm.IncrementalOp) {
-		off := "false"
-		r, err := c.adm.AlterBrokerConfigs(context.Background(), []kadm.AlterConfig{{Op: op, Name: "transaction.partition.verification.enable", Value: &off}})
-		must(t, err)
-		for _, b := range r {
-			must(t, b.Err)
-		}
-	}
-	set(kadm.SetConfig)
-	t.Cleanup(func() { set(kadm.DeleteConfig) })
-}
-
 // The daemon is killed again and again while it promotes, transactions open among it: whatever step it had reached, the
 // next one brings all topics to STOPPED, with the position recorded once, no transaction left open, and others can write.
 func TestR19_StopAcrossCrashes(t *testing.T) {
@@ -105,7 +89,7 @@ func TestR19_StopAcrossCrashes(t *testing.T) {
 		rounds = 60
 	}
 	p := SharedPair(t)
-	p.D.allowExact(t)
+	p.D.SetBrokers(t, verification, "false")
 	s := p.Mirror()
 	s.Topics, s.Extra = nil, []string{"instance_id: one"}
 	m := NewDaemon(t, s)

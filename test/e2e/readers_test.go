@@ -19,7 +19,7 @@ import (
 func TestOtherReadersAgree(t *testing.T) {
 	t.Parallel()
 	p := SharedPair(t)
-	p.D.allowExact(t)
+	p.D.SetBrokers(t, verification, "false")
 	var tellers []*teller
 	for _, mode := range []string{"exact", "committed"} {
 		w := teller{Tale: &Tale{Ingredient: Ingredient{mode, "settled"}}, c: p.S, topic: mode, story: Story{Seed: 7}, clock: time.Now()}
