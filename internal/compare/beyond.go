@@ -106,6 +106,12 @@ func (p *pair) diverged(ctx context.Context, f finding) (extra int64, err error)
 	if err != nil {
 		return 0, fmt.Errorf("compare %s: count the records that only the destination has: %w", p.dstTP, err)
 	}
+	if t.records == 0 {
+		return 0, mirror.Errorf(mirror.Diverged,
+			"%s differs from the source from offset %d on (%s); from there to its log end %d the destination has no record of its own, only offsets that hold none; the source ends at %d",
+			p.dstTP, f.offset, f.what, p.d.leo, p.s.hw).
+			WithHint(`"mirrord recover --reseed" copies the partition's topic again`)
+	}
 	return t.records, mirror.Errorf(mirror.Diverged,
 		"%s differs from the source from offset %d on (%s); from there to its log end %d the destination has %s of its own; the source ends at %d",
 		p.dstTP, f.offset, f.what, p.d.leo, t, p.s.hw).

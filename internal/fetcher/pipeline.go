@@ -230,7 +230,8 @@ func (p *pipeline) answered(a answer) (write, event) {
 	switch {
 	case a.base > w.from:
 		return w, p.fail(mirror.Errorf(mirror.IdentityBroken,
-			"the record of offset %d was stored at offset %d: %w", w.from, a.base, stranger{w.from}))
+			"the record of offset %d was stored at offset %d: %w", w.from, a.base, stranger{w.from}).
+			WithHint(`once nobody writes there any more, "mirrord recover --reseed" copies the topic again`))
 	case a.base < w.from: // a repeat of something older: look again (protocol R3)
 		p.phase = doubting
 		return w, p.settle()

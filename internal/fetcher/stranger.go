@@ -42,6 +42,8 @@ func (pool *Pool) named(err error, tp kafka.TP) error {
 // writtenBy says who wrote a batch, as far as its header tells.
 func writtenBy(b recordbatch.Batch) string {
 	switch id := b.ProducerID(); {
+	case b.IsControl():
+		return fmt.Sprintf("a marker of producer id %d, epoch %d", id, b.ProducerEpoch())
 	case id >= mirror.IdentityProducerIDs:
 		return fmt.Sprintf("a mirror, producer id %d", id)
 	case id >= 0:

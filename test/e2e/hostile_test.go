@@ -193,7 +193,7 @@ func (d *drama) judge(t *testing.T, when string) {
 	if d.Transactions == "committed" && when != "at the end" {
 		return
 	}
-	AwaitLevel(t, d.S, d.D, 90*time.Second, d.topics...)
+	d.level(t)
 	for i, tale := range d.Tales {
 		// Each replica is cleaned on its own, so that a settled log changes with its leader.
 		cleaned := tale.Name == "living" || tale.Name == "compact and delete" || tale.Name == "settled" && d.Replicas > 1
