@@ -221,6 +221,7 @@ type dataPath struct {
 	targets []mirror.Target
 	ends    map[string]int64 // destination offsets by topic; else 100
 	wet     bool             // nothing drains
+	moved   int64
 }
 
 func newDataPath() *dataPath { return &dataPath{ends: map[string]int64{}} }
@@ -229,6 +230,13 @@ func (p *dataPath) Reconcile(targets []mirror.Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.targets = targets
+	p.moved++
+}
+
+func (p *dataPath) Moved() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.moved
 }
 
 func (p *dataPath) Positions() (out []mirror.PositionReport) {

@@ -14,10 +14,12 @@ import (
 	"mirrord/internal/statestore"
 )
 
-// DataPath mirrors partitions. Reconcile gets the full set each time and never blocks; Positions tells about all of it.
+// DataPath mirrors partitions. Reconcile gets the full set each time and never blocks; Positions tells about all of it;
+// Moved rises as soon as Positions has something new to tell, other than lag that only grows older.
 type DataPath interface {
 	Reconcile(targets []mirror.Target)
 	Positions() []mirror.PositionReport
+	Moved() int64
 }
 
 // Effect does what a state asks for, for many partitions at once, and answers in their order; nil: done. It may be

@@ -58,7 +58,7 @@ func (r *runner) drive(s *shard, now time.Time) {
 	}
 	r.append(s, records, func(err error) {
 		if !r.written(s, err) {
-			s.rows = nil // they are reported again
+			s.rows, r.moved = nil, -1 // they are reported again
 		}
 	}, after...)
 }

@@ -29,14 +29,20 @@ func (r *runner) poll(now time.Time) (news bool) {
 		return false
 	}
 	r.polled = now
+	moved := r.deps.DataPath.Moved() // before the positions: what moves meanwhile is seen next time
+	if r.pace == pollIdle && moved == r.moved && !r.behind {
+		return false
+	}
 	positions := r.deps.DataPath.Positions()
 	r.reports = make(map[mirror.Partition]mirror.PositionReport, len(positions))
+	r.behind = false
 	for _, p := range positions {
 		r.reports[p.Partition] = p
+		r.behind = r.behind || !p.OldestUnmirrored.IsZero()
 	}
 	due := now.Sub(r.reported) >= r.reportPause()
 	if due {
-		r.reported = now
+		r.reported, r.moved = now, moved
 	}
 	for _, s := range r.shards {
 		happened := r.pace != pollIdle && r.observeAll(s, now) // else none of them waits for anything

@@ -42,6 +42,8 @@ type runner struct {
 	pace                    time.Duration   // between looks at the data path
 	polled                  time.Time       // when positions were last asked for
 	reported                time.Time
+	moved                   int64 // DataPath.Moved as of then; −1: all is to be reported again
+	behind                  bool  // some partition was, as last asked: its lag grows older
 	bound                   bool  // the destination was seen to belong to this group
 	ended                   error // why this instance must not run any more
 }
@@ -51,7 +53,7 @@ func newRunner(c *Coordinator) *runner {
 		Coordinator: c, assigned: map[int32]bool{}, shards: map[int32]*shard{}, index: newIndex(),
 		notBefore: map[int32]time.Time{}, seen: newSightings(), batches: map[*batch]bool{}, lags: map[string]bool{},
 		lag: map[[2]string]int64{}, lagAt: map[string]time.Time{},
-		reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{},
+		moved: -1, reports: map[mirror.Partition]mirror.PositionReport{}, rows: map[mirror.Partition]statestore.ReportedPosition{},
 	}
 }
 

@@ -163,7 +163,7 @@ func (r *runner) claimRecords(s *shard, now time.Time) []statestore.Record {
 // claimed begins to drive a shard.
 func (r *runner) claimed(s *shard) {
 	s.phase = driving
-	s.enrolled = -1
+	s.enrolled, r.moved = -1, -1
 	r.enroll(s)
 	r.owns()
 	r.claimedNow = append(r.claimedNow, s.index)

@@ -87,6 +87,7 @@ func (p *part) progressed(w *write, now time.Time) {
 	if w.epoch >= 0 && int64(w.epoch) != p.numbers.epoch.Load() {
 		p.numbers.epochStart.Store(w.from)
 		p.numbers.epoch.Store(int64(w.epoch))
+		p.src.pool.moved.Add(1)
 	}
 	p.stats.latency.Observe(latency(w, now, p.src.pool.began).Seconds())
 }

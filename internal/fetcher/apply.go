@@ -8,6 +8,7 @@ import (
 
 // apply brings the set of partitions in line with the targets.
 func (pool *Pool) apply(targets []mirror.Target) {
+	defer pool.moved.Add(1)
 	now := time.Now()
 	keep := make(map[mirror.Partition]struct{}, len(targets))
 	for _, t := range targets {
@@ -27,7 +28,7 @@ func (pool *Pool) apply(targets []mirror.Target) {
 	for _, p := range pool.allParts() {
 		if _, ok := keep[p.key]; !ok {
 			p.mu.Lock()
-			p.gone = true
+			p.gone, pool.leaving = true, true
 			p.halt()
 			p.mu.Unlock()
 		}
@@ -119,8 +120,12 @@ func (p *part) halt() {
 
 // forgetGone drops partitions that are not wanted any more, once they are drained.
 func (pool *Pool) forgetGone() {
+	if !pool.leaving {
+		return
+	}
 	pool.setMu.Lock()
 	defer pool.setMu.Unlock()
+	pool.leaving = false
 	mirrors := map[string]struct{}{}
 	for key, p := range pool.parts {
 		p.mu.Lock()
@@ -128,6 +133,7 @@ func (pool *Pool) forgetGone() {
 			delete(pool.parts, key)
 		} else {
 			mirrors[key.Mirror] = struct{}{}
+			pool.leaving = pool.leaving || p.gone
 		}
 		p.mu.Unlock()
 	}
@@ -137,6 +143,9 @@ func (pool *Pool) forgetGone() {
 		}
 	}
 }
+
+// Moved rises as soon as Positions has something new to tell, other than lag that only grows older.
+func (pool *Pool) Moved() int64 { return pool.moved.Load() }
 
 // Positions reports every partition, mirrored or watched.
 func (pool *Pool) Positions() []mirror.PositionReport {

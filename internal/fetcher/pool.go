@@ -49,6 +49,8 @@ type Pool struct {
 	throttle throttle
 	active   atomic.Int64 // partitions with something queued
 	threads  atomic.Int64
+	moved    atomic.Int64
+	leaving  bool // some partition is gone and not forgotten; the loop's own
 	metrics  *metrics
 	policies policies
 	memory   memory

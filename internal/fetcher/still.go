@@ -34,7 +34,7 @@ func (pool *Pool) lookAtStill(ctx context.Context, parts []*part) {
 		case end.Err != nil:
 			p.lookAgain(now, end.Err)
 		default:
-			p.numbers.destEnd.Store(end.Offset)
+			p.sawDest(-1, end.Offset)
 			p.unsure = !p.stoodStill(now, end.Offset)
 		}
 		p.mu.Unlock()

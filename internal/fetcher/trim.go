@@ -15,6 +15,7 @@ func (p *part) sawSource(start, end int64, now time.Time) {
 	}
 	if end >= 0 && end != p.numbers.sourceEnd.Swap(end) || !p.began {
 		p.began = true
+		p.src.pool.moved.Add(1)
 		p.numbers.lag.saw(end, now)
 	}
 }
@@ -22,8 +23,10 @@ func (p *part) sawSource(start, end int64, now time.Time) {
 // sawDest notes where the destination begins and ends; −1: not known. p.mu is held.
 func (p *part) sawDest(start, end int64) {
 	if end >= 0 {
-		p.numbers.destEnd.Store(end)
 		p.numbers.lag.reached(end)
+		if end != p.numbers.destEnd.Swap(end) {
+			p.src.pool.moved.Add(1)
+		}
 	}
 	if start < 0 {
 		return
