@@ -70,7 +70,7 @@ type Coordinator struct {
 
 	declared atomic.Pointer[[]mirror.Definition]
 	leased   atomic.Bool // the lease lasted when the loop last looked
-	joined   atomic.Bool // the group has confirmed this member since it started
+	joined   atomic.Bool // what Joined says
 	problem  atomic.Pointer[error]
 
 	mu      sync.Mutex // guards what follows
@@ -133,7 +133,8 @@ func (c *Coordinator) Run(ctx context.Context) error {
 // Lease is nil while this instance may act on the destination (protocol R16). Every effect asks right before it leaves.
 func (c *Coordinator) Lease() error { return c.lease.check() }
 
-// Joined reports whether the group has confirmed this instance and every shard it was given is loaded and claimed.
+// Joined reports whether the group has confirmed this instance, every shard it was given is loaded and claimed, and the
+// declared mirrors of those are there.
 func (c *Coordinator) Joined() bool { return c.joined.Load() }
 
 // Problem is why the group does not take this instance, as far as an operator has to know; nil: nothing is known to be wrong.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"mirrord/internal/mirror"
@@ -30,15 +31,15 @@ func (r *runner) put(mirrorName string, i *item) {
 }
 
 // mirrorLevel gives the records of one append for the mirrors whose shard it is, and what is to be called after it: the
-// items that wait; if none does, one command, one declared mirror or the drains.
+// items that wait; if none does, one declared mirror, one command or the drains.
 func (r *runner) mirrorLevel(s *shard, now time.Time) (records []statestore.Record, after []func(error)) {
 	if len(s.items) > 0 {
 		return r.takeItems(s)
 	}
-	if records, after = r.command(s, now); len(records) > 0 {
+	if records = r.declare(s); len(records) > 0 { // before commands, which may be about it
 		return records, after
 	}
-	if records = r.declare(s); len(records) > 0 {
+	if records, after = r.command(s, now); len(records) > 0 {
 		return records, after
 	}
 	if records = r.drains(s, now); len(records) > 0 {
@@ -161,6 +162,15 @@ func (r *runner) declare(s *shard) []statestore.Record {
 		return []statestore.Record{m}
 	}
 	return nil
+}
+
+// owesMirrors reports whether a mirror of the configuration file is still to be created here.
+func (r *runner) owesMirrors() bool {
+	definitions := r.declared.Load()
+	return definitions != nil && len(r.shards) > 0 && slices.ContainsFunc(*definitions, func(d mirror.Definition) bool {
+		_, known := r.view.Mirror(d.Name)
+		return !known && r.shards[mirror.ShardOfMirror(d.Name, r.view.Shards())] != nil
+	})
 }
 
 // sameDefinition compares as stored: a missing list and an empty one are the same.

@@ -101,5 +101,5 @@ func (r *runner) publish(now time.Time) {
 	}
 	r.metrics.owned.Store(&rows)
 	r.metrics.shards.Set(float64(driven))
-	r.joined.Store(r.leased.Load() && allDriven)
+	r.joined.Store(r.leased.Load() && allDriven && !r.owesMirrors())
 }
