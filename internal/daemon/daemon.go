@@ -80,8 +80,10 @@ func Run(ctx context.Context, configFile string) error {
 }
 
 // listen turns signals into a reload request, the end of ctx, or, the second time, into hurry. It listens until the
-// process ends: a signal during the last steps of a shutdown must not kill it.
+// process ends: a signal during the last steps of a shutdown must not kill it. That whoever reads the log has gone away
+// is no reason to end.
 func listen(ctx context.Context, cancel context.CancelFunc) (hangups, hurry chan struct{}) {
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, os.Interrupt)
 	hangups, hurry = make(chan struct{}, 1), make(chan struct{})
