@@ -2,8 +2,8 @@
 
 GO        ?= go
 BIN       := bin/mirrord
-VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-LDFLAGS   := -s -w -X main.version=$(VERSION) -X mirrord/internal/daemon.version=$(VERSION)
+VERSION   ?= $(shell deploy/packaging/version.sh)
+LDFLAGS   := -s -w -X mirrord/internal/daemon.version=$(VERSION)
 GOLANGCI  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 NFPM      := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
 UNIT      := $(shell $(GO) list ./... 2>/dev/null | grep -v '/test/')
@@ -71,9 +71,10 @@ storm: need-go need-java ## long runs with random faults: SEED=… ROUNDS=…
 bench: build need-java ## mirrord and MirrorMaker 2 side by side on the same brokers
 	$(GO) run ./test/bench -mirrord $(BIN)
 
-package: build ## .deb and .rpm into dist/
-	mkdir -p dist
+package: build ## .deb and .rpm into dist/, checked as far as this host has their tools
+	mkdir -p dist && rm -f dist/*.deb dist/*.rpm
 	for kind in deb rpm; do VERSION=$(VERSION) $(GO) run $(NFPM) package -f deploy/nfpm.yaml -p $$kind -t dist/ || exit 1; done
+	deploy/packaging/verify.sh dist
 
 check: lint build race test ## what CI runs
 	git diff --exit-code
