@@ -73,6 +73,9 @@ func (k clusterSide) nativeTxn(ctx context.Context, tp kafka.TP) (string, error)
 		// Without the right to list transactions the producer id has to do.
 		if ids, err := k.c.TransactionalIDs(ctx, []int64{p.ID}); err == nil && ids[p.ID].ID != "" {
 			what = fmt.Sprintf("transactional id %q, %s", ids[p.ID].ID, what)
+			if ids[p.ID].Ended() {
+				what += `; its coordinator has ended it without a marker here, so it ends only by "kafka-transactions.sh abort"`
+			}
 		}
 		return what, nil
 	}

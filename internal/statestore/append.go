@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"mirrord/internal/mirror"
 )
@@ -54,7 +55,7 @@ func (s *Store) Append(ctx context.Context, shard int32, records ...Record) erro
 		if err != nil {
 			return fmt.Errorf("append to shard %d: %w", shard, err)
 		}
-		switch seen, err := s.view.awaitAppended(ctx, shard, got); {
+		switch seen, err := s.awaitAppended(ctx, shard, got); {
 		case err != nil:
 			return fmt.Errorf("append to shard %d: %w", shard, err)
 		case seen:
@@ -84,6 +85,23 @@ func (s *Store) pass(a *appending) (appended, error) {
 }
 
 // awaitAppended waits until the view shows an append; false: its topic was deleted since, so it must be repeated.
+func (s *Store) awaitAppended(ctx context.Context, shard int32, at appended) (seen bool, err error) {
+	for {
+		patience, cancel := context.WithTimeout(ctx, hangingPatience)
+		seen, err = s.view.awaitAppended(patience, shard, at)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return seen, err
+		}
+		if err := s.endHanging(ctx, shard); err != nil {
+			s.deps.Log.Debug("no hanging transaction could be ended", mirror.KeyShard, shard, mirror.KeyErr, err)
+		}
+	}
+}
+
+// hangingPatience is how long what is committed may remain unseen before a hanging transaction is looked for.
+const hangingPatience = 10 * time.Second
+
 func (v *View) awaitAppended(ctx context.Context, shard int32, at appended) (seen bool, err error) {
 	err = v.wait(ctx, shard, func() bool {
 		next, id := v.position(shard)

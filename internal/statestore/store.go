@@ -237,15 +237,19 @@ func (s *Store) WaitLoaded(ctx context.Context, shard int32) error {
 		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
+		err = errors.Join(s.endHanging(ctx, shard), s.endOpenTransaction(ctx, shard, round > 0))
+		if err == nil {
+			err = errUnreadable
+		}
+		level := slog.LevelDebug
 		if round == loadingTold {
-			s.deps.Log.Warn("shard is not loaded yet", mirror.KeyShard, shard, mirror.KeyOffset, end,
-				mirror.KeyCause, "its records up to the high watermark are not readable: a transaction of an earlier owner is open, or the partition has no leader")
+			level = slog.LevelWarn
 		}
-		if err := s.endOpenTransaction(ctx, shard, round > 0); err != nil {
-			s.deps.Log.Debug("open transaction of the last owner could not be ended", mirror.KeyShard, shard, mirror.KeyErr, err)
-		}
+		s.deps.Log.Log(ctx, level, "shard is not loaded yet", mirror.KeyShard, shard, mirror.KeyOffset, end, mirror.KeyErr, err)
 	}
 }
+
+var errUnreadable = errors.New("its records up to the high watermark are not readable: a transaction of an earlier owner is open, or the partition has no leader")
 
 // loadingTold is the round of waiting after which the operator is told.
 const loadingTold = 5
