@@ -53,7 +53,7 @@ func (c *Cluster) TransactionalIDs(ctx context.Context, producerIDs []int64) (ma
 // Transaction asks the coordinator of a transactional id about its last transaction. Needs Kafka 3.0 and DESCRIBE on the
 // id.
 func (c *Cluster) Transaction(ctx context.Context, id string) (t Transactional, err error) {
-	err = missing("describe transaction of " + id)
+	err = missing("describe transaction " + id)
 	req := kmsg.NewPtrDescribeTransactionsRequest()
 	req.TransactionalIDs = []string{id}
 	shards(ctx, c, "describe transaction", req, func(_ *kmsg.DescribeTransactionsRequest, resp *kmsg.DescribeTransactionsResponse, failed error) {
@@ -63,7 +63,7 @@ func (c *Cluster) Transaction(ctx context.Context, id string) (t Transactional, 
 		}
 		for _, s := range resp.TransactionStates {
 			t = Transactional{s.TransactionalID, s.ProducerID, s.ProducerEpoch, s.State}
-			err = answerError("describe transaction of "+id, s.ErrorCode, nil)
+			err = answerError("describe transaction "+id, s.ErrorCode, nil)
 		}
 	})
 	return t, err

@@ -41,6 +41,7 @@ var refusals = []struct{ asked, right string }{
 	{"change placement", "ALTER"},
 	{"elect preferred leader", "ALTER"},
 	{"list transactions", "DESCRIBE"},
+	{"describe transaction", "DESCRIBE"},
 	{"initialise transactional id", "WRITE"},
 	{"add partitions to transaction", "WRITE"},
 	{"end transaction", "WRITE"},
