@@ -12,7 +12,8 @@ import (
 type View struct {
 	// Uncommitted compares what a read_uncommitted consumer gets, where transactions end and how, and last stable offsets.
 	Uncommitted bool
-	// Cleaned admits that one side lacks a record that a later one of its key supersedes.
+	// Cleaned admits that one side lacks a record that a later one of its key supersedes, or a tombstone, which a cleaner
+	// drops in its own time.
 	Cleaned bool
 }
 
@@ -50,7 +51,7 @@ func alike(s, d *Cluster, v View, topic string, p int32, log Log) error {
 			r.uncommitted, r.end = true, log.End
 		}
 	}
-	walk := merge{source: source, copied: copied, owed: map[string]int64{}}
+	walk := merge{source: source, copied: copied, owed: map[string]debt{}}
 	for {
 		a, b, err := walk.next()
 		if err != nil {
@@ -63,8 +64,8 @@ func alike(s, d *Cluster, v View, topic string, p int32, log Log) error {
 			return fmt.Errorf("%s-%d differs: %s", topic, p, diff)
 		}
 	}
-	for key, offset := range walk.owed {
-		return fmt.Errorf("%s-%d: only one side has offset %d, the last of key %q", topic, p, offset, key)
+	for key, d := range walk.owed {
+		return fmt.Errorf("%s-%d: only one side (source: %v) has offset %d, the last of key %q", topic, p, d.atSource, d.offset, key)
 	}
 	return nil
 }
@@ -73,7 +74,13 @@ func alike(s, d *Cluster, v View, topic string, p int32, log Log) error {
 type merge struct {
 	source, copied *reader
 	a, b           *kgo.Record
-	owed           map[string]int64 // keys whose latest record one side lacks
+	owed           map[string]debt // keys whose latest record one side lacks
+}
+
+// debt is a record that only one side has.
+type debt struct {
+	offset   int64
+	atSource bool
 }
 
 // next is what both sides hold at the lowest offset that is left; nil: nothing.
@@ -124,15 +131,27 @@ func (m *merge) judge(v View, a, b *kgo.Record) string {
 		delete(m.owed, string(a.Key))
 		return difference(a, b)
 	case v.Cleaned:
-		r := a
-		if r == nil {
-			r = b
-		}
-		m.owed[string(r.Key)] = r.Offset
+		m.owe(a, b)
 	default:
 		return difference(a, b)
 	}
 	return ""
+}
+
+// owe notes what only one side has. A tombstone settles what its own side had of the key, not what the other has.
+func (m *merge) owe(a, b *kgo.Record) {
+	r, d := a, debt{atSource: a != nil}
+	if r == nil {
+		r = b
+	}
+	d.offset = r.Offset
+	key := string(r.Key)
+	switch before, ok := m.owed[key]; {
+	case r.Value != nil:
+		m.owed[key] = d
+	case ok && before.atSource == d.atSource:
+		delete(m.owed, key)
+	}
 }
 
 // mirrorsOwn is the first producer id of mirrors themselves.
