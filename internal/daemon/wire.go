@@ -82,6 +82,7 @@ func (d *Daemon) wire() parts {
 		Owned:      func() []string { return c.OwnedMirrors() },
 		Changed:    func() <-chan struct{} { return c.Changed() },
 		Fresh:      view.Fresh,
+		Commanded:  view.Commanded,
 		Tail:       e.tail,
 		Event:      d.events.Add,
 		Log:        d.component("metadata"),

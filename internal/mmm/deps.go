@@ -19,6 +19,7 @@ type View interface {
 	Mirror(name string) (statestore.Mirror, bool)
 	Topics(mirrorName string) []statestore.Topic
 	Topic(mirrorName, topic string) (statestore.Topic, bool)
+	Seen(topic string) bool // some mirror has or had it
 	Partitions(mirrorName string) []statestore.PartitionState
 	Partition(p mirror.Partition) (statestore.PartitionState, bool)
 	LastMirror(p mirror.Partition) (mirror.Position, bool)
@@ -49,6 +50,8 @@ type Deps struct {
 	// Fresh tells that the state topic held nothing when this instance first read it: a new destination, or its state was
 	// lost. Nil: never.
 	Fresh func() bool
+	// Commanded tells that commands had been given on this destination before this instance first read it.
+	Commanded func() bool
 	// Tail writes the records of a destination partition that the source does not share, one a line, and counts them.
 	Tail func(ctx context.Context, mirrorName string, t statestore.Topic, partition int32, w io.Writer) (records int64, err error)
 	// Event tells an operator's history what happened.

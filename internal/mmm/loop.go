@@ -184,7 +184,8 @@ func (l *loop) observeSource(ctx context.Context, o observer, def mirror.Definit
 
 func (l *loop) observer() observer {
 	return observer{
-		view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout, fresh: l.deps.Fresh != nil && l.deps.Fresh(),
+		view: l.deps.View, name: l.name, timeout: l.cfg.CallTimeout,
+		fresh: l.deps.Fresh != nil && l.deps.Fresh(), commanded: l.deps.Commanded != nil && l.deps.Commanded(),
 		seeding: slices.Sorted(maps.Keys(l.seeding)),
 	}
 }

@@ -36,7 +36,9 @@ type observer struct {
 	name    string
 	timeout time.Duration // of each look
 	fresh   bool          // the state topic held nothing when this instance first read it
-	seeding []string      // topics that may be being seeded
+	// commanded: commands had been given before that, which nobody knows any more.
+	commanded bool
+	seeding   []string // topics that may be being seeded
 }
 
 // expected reports whether a cluster id is the one that a mirror's source should have.

@@ -11,13 +11,13 @@ import (
 )
 
 // lostWish is what the operator gets to read about a topic whose wish went with the state topic.
-const lostWish = "the state topic was lost or emptied, and this topic was a mirror topic before: whether it was mirrored, paused or stopped " +
-	"is not known; resume it to mirror it, or stop it to have it writable"
+const lostWish = "mirrord was at work on this destination before, and its state topic was lost or emptied: whether this topic was " +
+	"mirrored, paused or stopped is not known; resume it to mirror it, or stop it to have it writable"
 
 // remains finds the topics among names that a mirror has left on the destination though the state topic, when this
 // instance first read it, held nothing: nobody knows what was wished for them (SPEC §5). They hold data, and either it was
-// written by mirrord, as the producer ids tell, or commands were once given here, one of which may have stopped them. A
-// first mirror of topics that hold data of their own, which is a failback, is told apart by that. A partition that cannot
+// written by mirrord, as the producer ids tell, or commands had been given here before, one of which may have stopped them.
+// A first mirror of topics that hold data of their own, which is a failback, is told apart by that. A partition that cannot
 // be asked counts as a remain: waiting for the operator is what cannot harm.
 func (o observer) remains(ctx context.Context, dst *kafka.Cluster, names []string, destination catalog) {
 	if !o.fresh {
@@ -25,8 +25,8 @@ func (o observer) remains(ctx context.Context, dst *kafka.Cluster, names []strin
 	}
 	var tps []kafka.TP
 	for _, name := range names {
-		if _, known := o.view.Topic(o.name, name); known {
-			continue
+		if o.view.Seen(name) {
+			continue // what mirrord has written there, it wrote since
 		}
 		for p := range destination[name].partitions {
 			tps = append(tps, kafka.TP{Topic: name, Partition: p, LeaderEpoch: -1})
@@ -37,11 +37,10 @@ func (o observer) remains(ctx context.Context, dst *kafka.Cluster, names []strin
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	commanded := commandsGiven(ctx, dst, destination[statestore.CommandsTopic].partitions)
 	producers := dst.Producers(ctx, tps)
 	for tp, end := range dst.LogEnds(ctx, tps) {
 		holdsData := end.Err != nil || end.Offset > 0
-		if d := destination[tp.Topic]; holdsData && (commanded || producers[tp].Err != nil || slices.ContainsFunc(producers[tp].Producers, byMirrord)) {
+		if d := destination[tp.Topic]; holdsData && (o.commanded || producers[tp].Err != nil || slices.ContainsFunc(producers[tp].Producers, byMirrord)) {
 			d.remains = true
 			destination[tp.Topic] = d
 		}
@@ -50,20 +49,6 @@ func (o observer) remains(ctx context.Context, dst *kafka.Cluster, names []strin
 
 // byMirrord: a producer id that no cluster gives to a client (protocol R1, R14).
 func byMirrord(p kafka.Producer) bool { return p.ID >= mirror.MirroredProducerIDs }
-
-// commandsGiven reports whether a command was ever submitted on this destination, as far as can be told.
-func commandsGiven(ctx context.Context, dst *kafka.Cluster, partitions int32) bool {
-	var tps []kafka.TP
-	for p := range partitions {
-		tps = append(tps, kafka.TP{Topic: statestore.CommandsTopic, Partition: p, LeaderEpoch: -1})
-	}
-	for _, end := range dst.LogEnds(ctx, tps) {
-		if end.Err != nil || end.Offset > 0 {
-			return true
-		}
-	}
-	return false
-}
 
 // lost makes the record of a topic whose wish went with the state topic: PAUSED until the operator says what it is to be.
 func (in topicsInput) lost(name string) topicPlan {

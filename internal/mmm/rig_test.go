@@ -130,6 +130,17 @@ func (m *memory) Topic(name, topic string) (statestore.Topic, bool) {
 	return t, ok
 }
 
+func (m *memory) Seen(topic string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for at := range m.topics {
+		if at[1] == topic {
+			return true
+		}
+	}
+	return false
+}
+
 func (m *memory) Partitions(name string) (all []statestore.PartitionState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

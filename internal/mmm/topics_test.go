@@ -3,6 +3,9 @@ package mmm
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
@@ -271,6 +274,65 @@ func TestPlanTopics_RemainsOfALostStateArePaused(t *testing.T) {
 
 // A topic that is started between the look at the destination and the decision was not asked for: that it does not show
 // says nothing.
+// What a topic that holds data is, where the state topic is new: a failback's, unless mirrord was at work there before.
+func TestRemains(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		fresh, commanded bool
+		known            bool // some mirror has had the topic since
+		by               int64
+		paused           bool
+	}{
+		{name: "data of its own on a new destination", fresh: true},
+		{name: "commands of the past", fresh: true, commanded: true, paused: true},
+		{name: "records of the past", fresh: true, by: mirror.MirroredProducerIDs + 7, paused: true},
+		{name: "its records are known to be new", fresh: true, by: mirror.MirroredProducerIDs + 7, known: true},
+		{name: "the state is there", commanded: true, by: mirror.MirroredProducerIDs + 7},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, rigOptions{})
+			if err := r.fd.CreateTopic("t", 1, nil); err != nil {
+				t.Fatal(err)
+			}
+			r.write(r.fd, "t", 1, 3)
+			r.write(r.fd, statestore.CommandsTopic, 1, 1) // the one that has defined the mirror
+			r.fd.ControlKey(int16(kmsg.DescribeProducers), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				r.fd.KeepControl()
+				return producersOf(req.(*kmsg.DescribeProducersRequest), c.by), nil, true
+			})
+			if c.known {
+				r.state.topics[[2]string{"gone", "t"}] = statestore.Topic{Mirror: "gone", Name: "t"}
+			}
+			meta, err := r.dst.Metadata(t.Context(), "t", statestore.CommandsTopic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := catalogOf(meta)
+			observer{view: r.state, name: "m", timeout: 5 * time.Second, fresh: c.fresh, commanded: c.commanded}.remains(t.Context(), r.dst, []string{"t"}, seen)
+			if seen["t"].remains != c.paused {
+				t.Errorf("left by a mirror: %v, want %v", seen["t"].remains, c.paused)
+			}
+		})
+	}
+}
+
+// producersOf answers that one producer, or none, has written.
+func producersOf(req *kmsg.DescribeProducersRequest, id int64) *kmsg.DescribeProducersResponse {
+	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	for _, t := range req.Topics {
+		topic := kmsg.DescribeProducersResponseTopic{Topic: t.Topic}
+		for _, p := range t.Partitions {
+			partition := kmsg.DescribeProducersResponseTopicPartition{Partition: p}
+			if id != 0 {
+				partition.ActiveProducers = append(partition.ActiveProducers, kmsg.DescribeProducersResponseTopicPartitionActiveProducer{ProducerID: id})
+			}
+			topic.Partitions = append(topic.Partitions, partition)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	return resp
+}
+
 func TestPlanTopics_StartedSinceTheLookIsNotDeleted(t *testing.T) {
 	started := statestore.Topic{Mirror: "m", Name: "t", SourceID: id('s'), DestinationID: id('d'), Partitions: 3, Wish: mirror.Mirroring}
 	in := topicsInput{

@@ -106,7 +106,7 @@ func (v *View) index(r Record) {
 	case Mirror:
 		v.of(r.Name).definition = &r
 	case Topic:
-		v.of(r.Mirror).topics[r.Name] = r
+		v.of(r.Mirror).topics[r.Name], v.seen[r.Name] = r, true
 	case OwnedACL:
 		v.of(r.Mirror).acls[r.Binding] = r
 	case GroupStatus:
@@ -173,6 +173,22 @@ func (v *View) unindex(r Record) {
 		v.shards[r.ShardIndex].cursor = 0
 	case ShardReport:
 		v.shards[r.ShardIndex].report, v.shards[r.ShardIndex].reported = ShardReport{}, nil
+	}
+}
+
+// uncommanded notes that there is no topic of commands, so that all that it will ever hold is new.
+func (v *View) uncommanded() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.before = nil
+}
+
+// beginCommands notes where a partition of __mirror_commands ends; the first time counts.
+func (v *View) beginCommands(partition int32, end int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, known := v.before[partition]; !known && v.before != nil {
+		v.before[partition] = end > 0
 	}
 }
 

@@ -190,6 +190,7 @@ func (r *Reader) take(c *cursor, got fetched) {
 		return
 	}
 	if c.topic == CommandsTopic {
+		r.view.beginCommands(c.partition, got.highWatermark)
 		r.view.applyCommands(c.partition, got.records)
 		return
 	}

@@ -145,7 +145,7 @@ func (s *Store) Run(ctx context.Context) error {
 // ensure tries until the internal topics are there; false: the context ended before.
 func (s *Store) ensure(ctx context.Context) bool {
 	for {
-		_, err := EnsureTopics(ctx, s.deps.Cluster, s.cfg, s.deps.Log)
+		_, err := ensureTopics(ctx, s.deps.Cluster, s.cfg, s.deps.Log, s.view.uncommanded)
 		if ctx.Err() != nil {
 			return false
 		}

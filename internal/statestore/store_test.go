@@ -436,6 +436,27 @@ func TestCommandsAreSeenUntilAnswered(t *testing.T) {
 	}
 }
 
+// What a command says about a destination's past counts only if it is older than the state topic: the one that defines
+// the first mirror is not, however early it comes.
+func TestOnlyCommandsOfThePastTellOfIt(t *testing.T) {
+	b := newBench(t)
+	create := mirror.Command{ID: NewCommandID(), Verb: mirror.VerbCreate, Mirror: "east"}
+	first := b.store("one", 3)
+	b.eventually("command taken", func() bool { return SubmitCommand(b.ctx, b.cluster, create) == nil })
+	b.eventually("command seen", func() bool { return len(first.View().Commands(mirror.ShardOfMirror("east", 3))) == 1 })
+	if !first.View().Fresh() || first.View().Commanded() {
+		t.Errorf("fresh %v, commanded %v, of a new destination", first.View().Fresh(), first.View().Commanded())
+	}
+	later := b.store("two", 3)
+	for n := range int32(3) {
+		b.must(later.WaitLoaded(b.ctx, n))
+	}
+	b.eventually("command seen", func() bool { return len(later.View().Commands(mirror.ShardOfMirror("east", 3))) == 1 })
+	if !later.View().Commanded() {
+		t.Error("an instance that comes later takes a command that it finds for a new one")
+	}
+}
+
 func TestLoadWithoutStateTopic(t *testing.T) {
 	b := newBench(t)
 	if _, err := Load(b.ctx, b.cluster); !errors.Is(err, ErrNoState) {

@@ -75,9 +75,17 @@ var required = map[string][]string{
 // warning. Another number of partitions than configured is used as found, with a warning. It returns the number of
 // shards.
 func EnsureTopics(ctx context.Context, cluster *kafka.Cluster, cfg Config, log *slog.Logger) (shards int32, err error) {
+	return ensureTopics(ctx, cluster, cfg, log, func() {})
+}
+
+// ensureTopics calls uncommanded, before anything is created, if there is no topic of commands.
+func ensureTopics(ctx context.Context, cluster *kafka.Cluster, cfg Config, log *slog.Logger, uncommanded func()) (shards int32, err error) {
 	m, err := cluster.Metadata(ctx, StateTopic, CommandsTopic)
 	if err != nil {
 		return 0, fmt.Errorf("look for the internal topics: %w", err)
+	}
+	if kafka.UnknownTopic(m.Topics[CommandsTopic].Err) {
+		uncommanded()
 	}
 	e := ensurer{cluster, cfg, log, len(m.Brokers)}
 	if shards, err = e.state(ctx, m.Topics[StateTopic]); err != nil {

@@ -27,6 +27,8 @@ type View struct {
 	identity   *ClusterIdentity
 	commands   map[int32][]SubmittedCommand // by partition of __mirror_commands
 	badCommand int64                        // records of __mirror_commands that could not be read
+	seen       map[string]bool              // see Seen
+	before     map[int32]bool               // see Commanded, by partition of __mirror_commands; nil: the topic was not there
 }
 
 // shardView is one shard: what its log holds, and how far it was read.
@@ -78,7 +80,7 @@ func (b BadRecord) String() string {
 func NewView(shards int32) *View {
 	v := &View{
 		changed: make(chan struct{}), mirrors: map[string]*mirrorView{}, outcomes: map[[16]byte]mirror.Outcome{},
-		commands: map[int32][]SubmittedCommand{},
+		commands: map[int32][]SubmittedCommand{}, seen: map[string]bool{}, before: map[int32]bool{},
 	}
 	v.resize(shards)
 	return v
@@ -118,6 +120,22 @@ func (v *View) Fresh() bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return len(v.shards) > 0 && !slices.ContainsFunc(v.shards, func(s *shardView) bool { return !s.judged || !s.empty })
+}
+
+// Commanded reports whether commands had been given on this destination before it was first read: those that came since
+// say nothing about what was there. What could not be read counts as holding some.
+func (v *View) Commanded() bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.before == nil {
+		return false
+	}
+	for p := range int32(len(v.shards)) {
+		if given, read := v.before[p]; given || !read {
+			return true
+		}
+	}
+	return false
 }
 
 // Loaded reports whether a shard was read to the end that it had when reading began.
@@ -225,6 +243,13 @@ func (v *View) Topic(mirrorName, topic string) (Topic, bool) {
 		return t, ok
 	}
 	return Topic{}, false
+}
+
+// Seen reports whether a record of the topic was ever read, of any mirror, also of one that is gone.
+func (v *View) Seen(topic string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.seen[topic]
 }
 
 // TopicOwner is the mirror that a destination topic belongs to: one that has it and is not done with promoting it.

@@ -117,6 +117,29 @@ func TestNewTopicIsFilledWithWhatTheViewHolds(t *testing.T) {
 	}
 }
 
+// What cannot be read may hold a command.
+func TestCommandedUntilAllIsRead(t *testing.T) {
+	v := NewView(2)
+	v.beginCommands(0, 0)
+	if !v.Commanded() {
+		t.Error("one partition of two was read")
+	}
+	v.beginCommands(1, 0)
+	v.beginCommands(1, 7)
+	if v.Commanded() {
+		t.Error("both were empty when they were read first")
+	}
+}
+
+// A topic stays known when its mirror is deleted.
+func TestSeenIsForGood(t *testing.T) {
+	v, topic := NewView(1), Topic{Mirror: "east", Name: "orders"}
+	v.apply(0, fetchedRecords(0, topic, Tombstone{topic}), 2)
+	if _, there := v.Topic("east", "orders"); there || !v.Seen("orders") || v.Seen("others") {
+		t.Errorf("there %v, orders seen %v, others seen %v", there, v.Seen("orders"), v.Seen("others"))
+	}
+}
+
 func BenchmarkApply(b *testing.B) {
 	var records []*kgo.Record
 	for i := range int32(5000) {
