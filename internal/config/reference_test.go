@@ -62,7 +62,8 @@ const referenceMirrors = `
 ## Keys of a mirror
 
 ` + "`mirrors`" + ` is a list; each item has these keys. Declared mirrors are created, started and altered to match. Leaving one out
-never deletes it: that takes ` + "`mirrord delete`" + `.
+never deletes it: that takes ` + "`mirrord delete`" + `. As long as a mirror is declared, ` + "`mirrord alter` and `delete`" + ` are
+refused: the file is the place to change.
 
 `
 

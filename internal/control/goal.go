@@ -95,17 +95,18 @@ func (g goal) lookAt(t statestore.Topic, states []statestore.PartitionState, s *
 		}
 	}
 	s.reached += at
+	missing := t.Partitions == 0 && len(states) == 0 && want == mirror.Mirroring // to pause or stop there is nothing then
 	switch {
 	case len(failed) > 0:
 		s.hopeless = append(s.hopeless, more(failed))
-	case t.Partitions == 0 && t.Finding.Message != "" && !t.Finding.Kind.Retryable():
+	case missing && t.Finding.Message != "" && !t.Finding.Kind.Retryable():
 		s.hopeless = append(s.hopeless, naming(t.Name, t.Finding.Message))
-	case t.Partitions == 0 && len(states) == 0:
+	case missing:
 		s.missing = append(s.missing, t.Name+": "+notThere(t))
 	case at < int(t.Partitions) || len(behind) > 0:
 		s.missing = append(s.missing, fmt.Sprintf("%s: %d of %d partitions are %s%s", t.Name, at, max(int(t.Partitions), len(states)), want, list(behind)))
 	case want == mirror.Stopped && !t.Promoted:
-		s.missing = append(s.missing, t.Name+": all partitions are STOPPED, settings, guard and group offsets are being finished")
+		s.missing = append(s.missing, t.Name+": its partitions are STOPPED, settings, guard and group offsets are being finished")
 	}
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"io"
 	"strings"
 	"testing"
 
@@ -34,6 +35,10 @@ func forGood(previous mirror.State) func(*statestore.PartitionState) {
 	return func(s *statestore.PartitionState) {
 		s.RetryAttempt, s.Previous, s.ErrorMessage = -1, previous, "differs"
 	}
+}
+
+func neverCreated(t *statestore.Topic) {
+	t.Partitions, t.Finding = 0, statestore.Finding{Kind: mirror.SourceGone, Message: "source topic was deleted"}
 }
 
 func TestGoal(t *testing.T) {
@@ -71,6 +76,12 @@ func TestGoal(t *testing.T) {
 			orders(mirror.Stopped, func(t *statestore.Topic) { t.Promoted = false }),
 			at(0, mirror.Stopped, nil), at(1, mirror.Stopped, nil),
 		}, "being finished", ""},
+		{"stopped before it was created", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, neverCreated)}, "", ""},
+		{"stopped before it was created, not finished", mirror.VerbStop, []statestore.Record{orders(mirror.Stopped, func(t *statestore.Topic) {
+			t.Partitions, t.Promoted = 0, false
+		})}, "being finished", ""},
+		{"paused before it was created", mirror.VerbPause, []statestore.Record{orders(mirror.Paused, neverCreated)}, "", ""},
+		{"cannot be created", mirror.VerbStart, []statestore.Record{orders(mirror.Mirroring, neverCreated)}, "", "source topic was deleted"},
 		{"wished otherwise meanwhile", mirror.VerbPause, []statestore.Record{orders(mirror.Mirroring, nil)}, "", "another command wishes it MIRRORING"},
 		{"left over from a topic that was recreated", mirror.VerbStart, []statestore.Record{
 			orders(mirror.Mirroring, nil), at(0, mirror.Mirroring, nil),
@@ -88,6 +99,48 @@ func TestGoal(t *testing.T) {
 			}
 			check("missing", s.missing, tt.missing)
 			check("hopeless", s.hopeless, tt.hopeless)
+		})
+	}
+}
+
+// A topic of which the destination has nothing is listed, whatever was asked for it since.
+func TestTopicsWithoutPartitionsAreListed(t *testing.T) {
+	for _, tt := range []struct {
+		topic          statestore.Topic
+		state, message string
+	}{
+		{orders(mirror.Mirroring, func(t *statestore.Topic) { t.Partitions = 0 }), "UNKNOWN", "not been created"},
+		{orders(mirror.Mirroring, neverCreated), "UNKNOWN", "was deleted"},
+		{orders(mirror.Stopped, func(t *statestore.Topic) { t.Partitions, t.Message = 0, "orders_old is in the way" }), "STOPPED", "in the way"},
+	} {
+		rows := PartitionRows(statestore.ViewOf(3, tt.topic), "east")
+		if len(rows) != 1 || rows[0].Partition != -1 || rows[0].State != tt.state || !strings.Contains(rows[0].ErrorMessage, tt.message) {
+			t.Errorf("%+v, want %s: %s", rows, tt.state, tt.message)
+		}
+	}
+}
+
+// A dry run refuses what the command would refuse, in its words.
+func TestDryRunRefusesLikeTheCommand(t *testing.T) {
+	draining := func(t *statestore.Topic) { t.Drain = true }
+	for _, tt := range []struct {
+		name    string
+		topic   statestore.Topic
+		drain   bool
+		refused string
+	}{
+		{"drain of a paused topic", orders(mirror.Paused, nil), true, "is paused, so its lag cannot fall"},
+		{"stop of a paused topic", orders(mirror.Paused, nil), false, ""},
+		{"drain of a draining topic", orders(mirror.Mirroring, draining), true, "is being drained already"},
+		{"drain", orders(mirror.Mirroring, nil), true, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := &Operator{Out: io.Discard, Err: io.Discard}
+			cmd := mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"orders"}, Drain: tt.drain}
+			err := o.dryRun(t.Context(), statestore.ViewOf(3, tt.topic), Request{Command: cmd})
+			if (err != nil) != (tt.refused != "") || err != nil && !strings.Contains(err.Error(), tt.refused) {
+				t.Errorf("%v, want %q", err, tt.refused)
+			}
 		})
 	}
 }

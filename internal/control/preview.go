@@ -35,7 +35,7 @@ func (o *Operator) dryRun(ctx context.Context, v *statestore.View, req Request) 
 				continue
 			}
 			matched++
-			if why := refusal(req.Verb, t, failedPartitions(v, t)); why != "" {
+			if why := refusal(req.Command, t, failedPartitions(v, t)); why != "" {
 				refuse("%s: %s", t.Name, why)
 				continue
 			}
@@ -82,7 +82,7 @@ func (o *Operator) dryStart(v *statestore.View, req Request, found resolved) err
 		t, known := v.Topic(req.Mirror, name)
 		if !known {
 			fmt.Fprintf(o.Out, "%s: would be mirrored\n", name)
-		} else if why := refusal(req.Verb, t, failedPartitions(v, t)); why != "" {
+		} else if why := refusal(req.Command, t, failedPartitions(v, t)); why != "" {
 			refused = append(refused, name+": "+why)
 		} else {
 			o.preview(v, req.Verb, t)
@@ -117,8 +117,12 @@ func (o *Operator) unmatched(v *statestore.View, req Request, p mirror.Pattern, 
 }
 
 // refusal is why a command would be refused for a topic; empty: it would not.
-func refusal(verb mirror.Verb, t statestore.Topic, failed int) string {
-	switch {
+func refusal(cmd mirror.Command, t statestore.Topic, failed int) string {
+	switch verb := cmd.Verb; {
+	case cmd.Drain && t.Wish == mirror.Paused:
+		return "is paused, so its lag cannot fall: resume it, or stop it without --drain"
+	case cmd.Drain && t.Wish != mirror.Stopped && t.Drain:
+		return "is being drained already"
 	case verb == mirror.VerbPause && t.Wish == mirror.Stopped:
 		return "is STOPPED: only a topic that is mirrored is paused"
 	case verb == mirror.VerbResume && t.Wish == mirror.Stopped:

@@ -10,7 +10,8 @@ import (
 // The rows below are what operators see, the same in the HTTP API and in the command line's --json. Field names are
 // part of the product's interface. Offsets and lag are −1 when unknown.
 
-// PartitionRow is one mirror partition. A topic that is wished for and has no partitions yet is a row with Partition −1.
+// PartitionRow is one mirror partition. A topic that has no partitions yet, or was stopped before it had any, is a row with
+// Partition −1.
 type PartitionRow struct {
 	Mirror            string  `json:"mirror"`
 	Topic             string  `json:"topic"`
@@ -83,14 +84,26 @@ func PartitionRows(v *statestore.View, mirrorName string) []PartitionRow {
 		rows = append(rows, row)
 	}
 	for _, t := range v.Topics(mirrorName) {
-		if !seen[t.Name] && t.Message != "" {
-			rows = append(rows, PartitionRow{
-				Mirror: mirrorName, Topic: t.Name, Partition: -1, SourceOffset: -1, DestinationOffset: -1,
-				Lag: -1, LagSeconds: -1, State: mirror.Unknown.String(), ErrorMessage: t.Message, LastMirrorEpoch: -1, LastMirrorOffset: -1,
-			})
+		if !seen[t.Name] && t.Partitions == 0 {
+			rows = append(rows, rowWithout(t))
 		}
 	}
 	return rows
+}
+
+// rowWithout shows a topic that has no partitions: why, and for pause and stop that they are obeyed.
+func rowWithout(t statestore.Topic) PartitionRow {
+	row := PartitionRow{
+		Mirror: t.Mirror, Topic: t.Name, Partition: -1, SourceOffset: -1, DestinationOffset: -1, Lag: -1, LagSeconds: -1,
+		State: mirror.Unknown.String(), ErrorMessage: t.Finding.Message, LastMirrorEpoch: -1, LastMirrorOffset: -1,
+	}
+	if t.Wish == mirror.Paused || t.Wish == mirror.Stopped {
+		row.State = t.Wish.String()
+	}
+	if row.ErrorMessage == "" {
+		row.ErrorMessage = notThere(t)
+	}
+	return row
 }
 
 // PartitionRowOf joins what the view knows about a partition.

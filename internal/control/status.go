@@ -108,7 +108,9 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 		rows = append(rows, PartitionRows(v, name)...)
 	}
 	if opts.Failed {
-		rows = slices.DeleteFunc(rows, func(r PartitionRow) bool { return r.State != mirror.Failed.String() && r.Partition >= 0 })
+		rows = slices.DeleteFunc(rows, func(r PartitionRow) bool {
+			return r.State != mirror.Failed.String() && (r.Partition >= 0 || r.State != mirror.Unknown.String())
+		})
 	}
 	measure(ctx, o.Destination, rows, func(PartitionRow) bool { return true })
 	o.tellModes(v, names)

@@ -121,6 +121,9 @@ func (d *desk) create(cmd mirror.Command) (m statestore.Mirror, err error) {
 }
 
 func (d *desk) alter(m statestore.Mirror, cmd mirror.Command) (statestore.Mirror, error) {
+	if d.declared(m.Name) { // which wins over what a command says
+		return m, fmt.Errorf("mirror %s is declared in the configuration file: change it there and reload", m.Name)
+	}
 	definition, err := d.define(m.Definition, cmd.Settings)
 	if err != nil {
 		return m, err

@@ -164,9 +164,32 @@ func TestCreateAndAlter(t *testing.T) {
 	if m, ok := d.records[0].(statestore.Mirror); !ok || m.Name != "new" || m.Version != 1 || d.outcome.Message != "Created mirror new" {
 		t.Errorf("%+v", d)
 	}
+	if d := settings(mirror.VerbAlter, "declared", "exact"); !d.outcome.Refused || !strings.Contains(d.outcome.Message, "configuration file") || len(d.records) > 0 {
+		t.Errorf("the file would win at once: %+v", d)
+	}
 	d = settings(mirror.VerbAlter, "east", "exact")
 	if m := d.records[0].(statestore.Mirror); m.Version != 2 || m.TransactionsMode != "" || m.FillersMode != mirror.Markers {
 		t.Errorf("altered: %+v", m)
+	}
+}
+
+// A failover says of which topics the destination has nothing, and why; so does the record, also after a second stop.
+func TestStopTellsWhatWasNeverMirrored(t *testing.T) {
+	o := newOffice(t)
+	e := o.topic("east", "new", mirror.Mirroring, mirror.Mirroring)
+	e.parts, e.topic.SourceID, e.topic.DestinationID, e.topic.Partitions = nil, mirror.TopicID{}, mirror.TopicID{}, 0
+	e.topic.Message = "topic new_ collides"
+	d := o.do(mirror.VerbStop, "east", "new")
+	written, _ := d.topic("new")
+	if at := d.outcome.Topics[0]; at.Refused || !strings.Contains(at.Message, "topic new_ collides") || written.Message != at.Message {
+		t.Errorf("outcome %+v, record %+v", at, written)
+	}
+	e.topic = written
+	if d := o.do(mirror.VerbStop, "east", "new"); len(d.records) != 0 || refusals(d.outcome) != 0 {
+		t.Errorf("stopped again: %+v", d)
+	}
+	if written, _ := o.do(mirror.VerbStart, "east", "new").topic("new"); written.Message != "" {
+		t.Errorf("started again, it says %q", written.Message)
 	}
 }
 

@@ -85,9 +85,10 @@ func commanded(t statestore.Topic) statestore.Topic {
 // stop promotes topics; true: a drain runs, which ends with the outcome.
 func (d *desk) stop(m *mirrorEntry, cmd mirror.Command, v *verdicts) (open bool) {
 	d.each(m, cmd, v, func(e *topicEntry, v *verdicts) {
-		t := commanded(e.topic)
+		t, told := commanded(e.topic), ""
 		switch {
 		case t.Wish == mirror.Stopped:
+			t.Message = e.topic.Message
 			if d.stuck(e, mirror.Stopping) {
 				t.Rearm++
 			}
@@ -107,14 +108,29 @@ func (d *desk) stop(m *mirrorEntry, cmd mirror.Command, v *verdicts) (open bool)
 			return
 		default:
 			t.Wish, t.Promoted = mirror.Stopped, false
+			if told = neverMirrored(e); told != "" {
+				t.Message = told
+			}
 		}
 		if t == e.topic {
 			v.done(t.Name, "")
 			return
 		}
-		v.done(t.Name, "", t)
+		v.done(t.Name, told, t)
 	})
 	return open
+}
+
+// neverMirrored says of a topic that is stopped before it had any partition that the destination has nothing of it.
+func neverMirrored(e *topicEntry) string {
+	if len(e.parts) > 0 || e.topic.Wish != mirror.Mirroring {
+		return ""
+	}
+	text := "stopped before anything of topic " + e.topic.Name + " was mirrored"
+	if e.topic.Message != "" {
+		text += ": " + e.topic.Message
+	}
+	return text
 }
 
 // stuck reports whether a partition failed on the way to what is wished already.
