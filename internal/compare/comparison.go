@@ -47,7 +47,19 @@ func (c *comparison) compare(ctx context.Context, full bool) (err error) {
 	if c.keys != nil {
 		return c.judgeKeys(ctx)
 	}
-	return nil
+	return c.tellCleaning(ctx)
+}
+
+// tellCleaning says where records have gone that a copy of a topic that is not compacted lacks.
+func (c *comparison) tellCleaning(ctx context.Context) error {
+	if c.cleaned || c.different == 0 {
+		return nil
+	}
+	cleans, err := c.dst.compacted(ctx, c.dstTP.Topic)
+	if cleans {
+		c.note("the destination topic is compacted, the source's is not")
+	}
+	return err
 }
 
 // What is read between two reports of progress.

@@ -61,7 +61,7 @@ type pair struct {
 	codec        recordbatch.Codec
 	s, d         bounds
 	epoch        int32 // a leader epoch that the source has had; −1: unknown
-	compact      *bool // either topic is compacted; nil: not asked yet
+	compact      *bool // the source topic is compacted; nil: not asked yet
 }
 
 func newPair(src, dst side, codec recordbatch.Codec, t mirror.Target) *pair {
@@ -81,15 +81,13 @@ func (p *pair) high() int64 { return min(p.s.hw, p.d.hw) }
 // decided is the offset below which all transactions are decided on both sides.
 func (p *pair) decided() int64 { return min(p.s.lso, p.d.lso) }
 
-// isCompacted asks both clusters once. A record that only one side holds is no difference then.
+// isCompacted asks the source once. A record that only one side holds is no difference then. Cleaning at the destination
+// alone excuses nothing: it is how a copy loses records.
 func (p *pair) isCompacted(ctx context.Context) (bool, error) {
 	if p.compact != nil {
 		return *p.compact, nil
 	}
 	is, err := p.src.compacted(ctx, p.srcTP.Topic)
-	if err == nil && !is {
-		is, err = p.dst.compacted(ctx, p.dstTP.Topic)
-	}
 	if err != nil {
 		return false, err
 	}

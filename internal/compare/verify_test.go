@@ -152,6 +152,17 @@ func TestVerifyJudgesCompactedTopics(t *testing.T) {
 	}
 }
 
+// P1, P4: what a destination alone has cleaned away is lost, and verify says by what.
+func TestVerifyExcusesNothingThatOnlyTheDestinationCleans(t *testing.T) {
+	src := newLog().write(100, 10, "v")
+	dst := newLog().write(100, 10, "v").clean(func(r recordbatch.Record) bool { return r.Offset == 40 })
+	got := verifyOne(t, src, dst, full)
+	if got.Equal || got.FirstDifference != 40 || !strings.Contains(got.Detail, "the destination topic is compacted, the source's is not") {
+		t.Errorf("%+v", got)
+	}
+	wantKind(t, alignOne(t, newLog().write(100, 10, "v"), newLog().write(100, 10, "v").clean(func(r recordbatch.Record) bool { return r.Offset == 98 })).Err, mirror.Diverged)
+}
+
 // What was cleaned while the logs were read may be superseded by what was written meanwhile.
 func TestVerifyOfALiveCompactedTopic(t *testing.T) {
 	src, dst := newLog().write(100, 10, "v").clean(func(recordbatch.Record) bool { return false }), newLog().write(100, 10, "v")

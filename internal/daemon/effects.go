@@ -73,7 +73,7 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 			candidates = append(candidates, targets[i])
 		}
 	}
-	unfit := e.settled(ctx, candidates)
+	unfit := e.settled(ctx, source, candidates)
 	var open []mirror.Target
 	var places []int
 	for _, i := range of {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/mmm"
 )
@@ -17,17 +18,21 @@ const (
 )
 
 // settled waits until the destination topics of targets store records as they come, and tells of those that do not: what
-// their broker has changed cannot be taken back, so they must not be mirrored yet (SPEC §8.8, protocol R8).
-func (e *effects) settled(ctx context.Context, targets []mirror.Target) (unfit map[string]error) {
+// their broker has changed, or cleaned away, cannot be taken back, so they must not be mirrored yet (SPEC §8.8, protocol R8).
+func (e *effects) settled(ctx context.Context, source *kafka.Cluster, targets []mirror.Target) (unfit map[string]error) {
 	topics := map[string]struct{}{}
 	for _, t := range targets {
 		topics[t.Topic] = struct{}{}
 	}
+	originals := source.TopicConfigs(ctx, sortedKeys(topics)...)
 	for began := time.Now(); ; {
 		unfit = map[string]error{}
 		complete := true
 		for topic, settings := range e.destination.TopicConfigs(ctx, sortedKeys(topics)...) {
 			missing, harmful := mmm.Missing(settings)
+			if cleans := mmm.Cleans(originals[topic], settings); cleans != "" {
+				missing, harmful = cleans, true
+			}
 			switch {
 			case settings.Err != nil:
 				unfit[topic] = fmt.Errorf("read the destination topic's settings: %w", settings.Err)

@@ -63,11 +63,17 @@ func hintOf(asked string, code int16) string {
 	switch {
 	case code == kerr.SaslAuthenticationFailed.Code:
 		return "check the user name and the secret that the configuration refers to"
+	case code == kerr.InvalidRecord.Code && asked == "produce":
+		return keylessHint
 	case !refused:
 		return ""
 	}
 	return fmt.Sprintf("grant the principal of mirrord %s on %s", rightFor(asked, code), resource)
 }
+
+// keylessHint: a source that was switched to compaction serves its records without a key until they are cleaned away.
+const keylessHint = "a compacted topic takes no record without a key: set cleanup.policy=delete at the source until the copy " +
+	"is level, or recover once the source has cleaned them away"
 
 func rightFor(asked string, code int16) string {
 	if code == kerr.TopicAuthorizationFailed.Code && strings.HasPrefix(asked, "delete offsets") {

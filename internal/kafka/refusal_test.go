@@ -51,6 +51,7 @@ func TestRefusal(t *testing.T) {
 		{"fetch offsets of group g", kerr.GroupAuthorizationFailed.Code, nil, "DESCRIBE on the group"},
 		{"delete offsets of group g", kerr.TopicAuthorizationFailed.Code, nil, "READ on the topic"},
 		{"delete offsets of group g", kerr.GroupAuthorizationFailed.Code, nil, "DELETE on the group"},
+		{"produce", kerr.InvalidRecord.Code, nil, keylessHint},
 		{"list ACLs", kerr.ClusterAuthorizationFailed.Code, &long, "needs DESCRIBE permission.; grant the principal of mirrord DESCRIBE on the cluster"},
 	} {
 		if got := answerError(tt.asked, tt.code, tt.message).Error(); !strings.HasSuffix(got, tt.want) {

@@ -181,7 +181,13 @@ func settingsOf(cs kafka.Configs) topicSettings {
 	if err != nil {
 		largest = 0
 	}
-	return topicSettings{explicit: cs.Explicit(), maxMessageBytes: largest}
+	s := topicSettings{explicit: cs.Explicit(), held: map[string]string{}, maxMessageBytes: largest}
+	for _, key := range held {
+		if e, known := cs.Entries[key]; known {
+			s.held[key] = e.Value
+		}
+	}
+	return s
 }
 
 // destinationSeen is what one look at the destination saw.

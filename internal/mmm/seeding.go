@@ -28,7 +28,7 @@ func (l *loop) spareSeeding(ctx context.Context, t statestore.Topic, plan settin
 
 // onlySeeding reports whether the only difference of cleanup.policy is that a compacted topic deletes instead.
 func onlySeeding(want, now string) bool {
-	return strings.Contains(want, "compact") && strings.Contains(now, "delete") && want != now
+	return compacts(want) && strings.Contains(now, "delete") && want != now
 }
 
 // seeding reports whether a partition has not come to the source's log start yet, or still holds the fillers below it.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -34,6 +35,11 @@ var forced = map[string]string{
 	keyTimestampAfter:  maxInt64,
 }
 
+// held are settings that decide which records a log keeps. A mirror topic has what is in force at the source, set on the
+// topic itself: though it be a default there, no default of the destination may take its place. Excludes do not bind it, and
+// it stays at STOPPED.
+var held = []string{keyCleanupPolicy}
+
 // neverCopied are settings about where a cluster keeps a log, not about the log.
 var neverCopied = []string{
 	"remote.storage.enable", "local.retention.ms", "local.retention.bytes", "remote.copy.disable",
@@ -57,9 +63,22 @@ func Missing(cs kafka.Configs) (setting string, harmful bool) {
 	return setting, false
 }
 
+// Cleans names the setting by which a copy would lose records that its source keeps; empty: it has none.
+func Cleans(source, destination kafka.Configs) string {
+	s, known := source.Entries[keyCleanupPolicy]
+	d := destination.Entries[keyCleanupPolicy]
+	if !known || compacts(s.Value) || !compacts(d.Value) {
+		return ""
+	}
+	return keyCleanupPolicy + "=" + d.Value
+}
+
+func compacts(policy string) bool { return strings.Contains(policy, "compact") }
+
 // topicSettings are the settings of one topic as a cluster described them.
 type topicSettings struct {
 	explicit        map[string]string // set on the topic itself
+	held            map[string]string // in force, of the keys that are held
 	maxMessageBytes int64             // in force; 0: unknown
 }
 
@@ -86,7 +105,7 @@ type settingsPlan struct {
 
 func (p settingsPlan) changes() bool { return len(p.set) > 0 || len(p.remove) > 0 }
 
-// copyable are the source's own settings that the operator and the destination admit.
+// copyable are the source's own settings that the operator and the destination admit, and those that are held.
 func (in settingsInput) copyable() (values map[string]string, left []string) {
 	values = map[string]string{}
 	for key, value := range in.source.explicit {
@@ -95,6 +114,11 @@ func (in settingsInput) copyable() (values map[string]string, left []string) {
 		case !in.knows(key):
 			left = append(left, key)
 		default:
+			values[key] = value
+		}
+	}
+	for key, value := range in.source.held {
+		if in.knows(key) {
 			values[key] = value
 		}
 	}

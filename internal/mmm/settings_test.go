@@ -103,6 +103,26 @@ func TestPlanSettings(t *testing.T) {
 			source:      topicSettings{maxMessageBytes: 1048588},
 			destination: topicSettings{explicit: forced, maxMessageBytes: 9000000},
 		}, source: kv{}},
+		{
+			name: "the source's policy, though a default, is set", in: settingsInput{
+				source: topicSettings{held: kv{keyCleanupPolicy: "delete"}}, destination: topicSettings{explicit: forced},
+			},
+			set: kv{keyCleanupPolicy: "delete"}, source: kv{keyCleanupPolicy: "delete"},
+		},
+		{
+			name: "a policy of the destination's own gives way, whatever the excludes say", in: settingsInput{
+				source: topicSettings{held: kv{keyCleanupPolicy: "delete"}}, exclude: []string{keyCleanupPolicy},
+				destination: topicSettings{explicit: mirrored(kv{keyCleanupPolicy: "compact"})},
+			},
+			set: kv{keyCleanupPolicy: "delete"}, source: kv{keyCleanupPolicy: "delete"},
+		},
+		{
+			name: "a policy that the source gave up makes way for its default", in: settingsInput{
+				source: topicSettings{held: kv{keyCleanupPolicy: "delete"}}, owned: []string{keyCleanupPolicy},
+				destination: topicSettings{explicit: mirrored(kv{keyCleanupPolicy: "compact"})},
+			},
+			set: kv{keyCleanupPolicy: "delete"}, source: kv{keyCleanupPolicy: "delete"},
+		},
 		{name: "where the log is kept is the destination's business", in: settingsInput{
 			source:      topicSettings{explicit: kv{"remote.storage.enable": "true"}},
 			destination: topicSettings{explicit: forced},
@@ -149,6 +169,27 @@ func TestPlanReturn(t *testing.T) {
 	}
 	if !slices.Equal(remove, []string{"compression.type"}) { // and the rest was not ours
 		t.Errorf("remove %v", remove)
+	}
+}
+
+func TestCleans(t *testing.T) {
+	policy := func(value string) kafka.Configs {
+		return kafka.Configs{Entries: map[string]kafka.ConfigEntry{keyCleanupPolicy: {Value: value}}}
+	}
+	for _, c := range []struct {
+		source, destination kafka.Configs
+		want                string
+	}{
+		{policy("delete"), policy("compact,delete"), "cleanup.policy=compact,delete"},
+		{policy("delete"), policy("delete"), ""},
+		{policy("compact"), policy("compact"), ""},
+		{policy("compact,delete"), policy("compact"), ""},
+		{policy("compact"), policy("delete"), ""},
+		{kafka.Configs{}, policy("compact"), ""}, // the source does not tell
+	} {
+		if got := Cleans(c.source, c.destination); got != c.want {
+			t.Errorf("%v, %v: %q, want %q", c.source, c.destination, got, c.want)
+		}
 	}
 }
 
