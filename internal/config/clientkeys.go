@@ -166,11 +166,32 @@ func LoadClientSecurity(path string) (mirror.Security, error) {
 	}
 	if len(p.mistakes) == 0 {
 		p.note("security.protocol", CheckSecurity(p.definition.Source.Security))
+		p.checkFiles()
 	}
 	if len(p.mistakes) > 0 {
 		return mirror.Security{}, fmt.Errorf("%s: %w", path, errors.Join(p.mistakes...))
 	}
 	return p.definition.Source.Security, nil
+}
+
+// checkFiles looks into the PEM files of a connection that this host makes.
+func (p *applying) checkFiles() {
+	tls := p.definition.Source.Security.TLS
+	before := len(p.mistakes)
+	for _, f := range []struct {
+		key, path string
+		kind      kind[string]
+	}{
+		{"ssl.truststore.location", tls.CAFile, certificates},
+		{"ssl.keystore.location", tls.CertFile, certificates},
+		{"ssl.keystore.location", tls.KeyFile, privateKey},
+	} {
+		_, err := f.kind.parse(f.path, p.file)
+		p.note(f.key, err)
+	}
+	if len(p.mistakes) == before {
+		p.note("ssl.keystore.location", checkPair(tls.CertFile, tls.KeyFile))
+	}
 }
 
 // hide puts a literal secret where a reference can find it.

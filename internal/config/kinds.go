@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -170,9 +171,7 @@ var boolean = kind[bool]{
 	format: strconv.FormatBool,
 }
 
-// file is the path of a file that must exist and be readable.
-var file = kind[string]{name: "file", parse: parseFile, format: quote}
-
+// parseFile reads the path of a file that must exist and be readable.
 func parseFile(raw any, in input) (string, error) {
 	path, err := parsePath(raw, in)
 	if err != nil || path == "" {
@@ -185,6 +184,24 @@ func parseFile(raw any, in input) (string, error) {
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || info.IsDir() {
 		return "", fmt.Errorf("%s is not a file", path)
+	}
+	return path, nil
+}
+
+// filledFile is a file that must hold something.
+var filledFile = kind[string]{name: "file", parse: parseFilledFile, format: quote}
+
+func parseFilledFile(raw any, in input) (string, error) {
+	path, err := parseFile(raw, in)
+	if err != nil || path == "" {
+		return "", err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		return "", fmt.Errorf("%s is empty", path)
 	}
 	return path, nil
 }
@@ -204,7 +221,7 @@ func parsePath(raw any, in input) (string, error) {
 var secretFile = kind[mirror.Secret]{
 	name: "file",
 	parse: func(raw any, in input) (mirror.Secret, error) {
-		path, err := parseFile(raw, in)
+		path, err := parseFilledFile(raw, in)
 		if err != nil || path == "" {
 			return "", err
 		}

@@ -130,6 +130,7 @@ func (l *loader) crossCheck(c *Config) {
 	l.check("fetch.min_bytes", c.Fetch.MinBytes <= c.Fetch.MaxBytes, "must be at most fetch.max_bytes")
 	l.check("fetch.partition_max_bytes", c.Fetch.PartitionMaxBytes <= c.Fetch.MaxBytes, "must be at most fetch.max_bytes")
 	l.check("http.tls", (c.HTTP.TLS.CertFile == "") == (c.HTTP.TLS.KeyFile == ""), "needs both cert_file and key_file")
+	l.checkPair("http.tls", c.HTTP.TLS.CertFile, c.HTTP.TLS.KeyFile)
 	l.check("http.tls.client_ca_file", c.HTTP.TLS.ClientCAFile == "" || c.HTTP.TLS.CertFile != "", "needs cert_file and key_file")
 	if !l.has("http.token_file") && !l.has("http.tls") {
 		l.check("http.listen", c.HTTP.Loopback() || c.HTTP.TokenFile != "" || c.HTTP.TLS.CertFile != "",
@@ -153,6 +154,13 @@ func (l *loader) checkConnection(key string, c mirror.Connection) {
 	l.check(key+".bootstrap_servers", len(c.BootstrapServers) > 0, "must name at least one host:port")
 	if !l.has(key + ".security") {
 		l.add(key+".security", CheckSecurity(c.Security))
+	}
+	l.checkPair(key+".security.tls", c.Security.TLS.CertFile, c.Security.TLS.KeyFile)
+}
+
+func (l *loader) checkPair(key, certFile, keyFile string) {
+	if !l.has(key) {
+		l.add(key, checkPair(certFile, keyFile))
 	}
 }
 

@@ -95,30 +95,3 @@ func checkPattern(item string) error {
 	}
 	return nil
 }
-
-// CheckACLRules tells which items are neither "*" nor have five parts, each of them "*" or a pattern.
-func CheckACLRules(items []string) error {
-	var errs []error
-	for i, item := range items {
-		if err := checkACLRule(item); err != nil {
-			errs = append(errs, &itemError{i, err})
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func checkACLRule(item string) error {
-	parts := strings.Split(item, ";")
-	if item != "*" && (len(parts) != 5 || slices.Contains(parts, "")) {
-		return fmt.Errorf("%q must be * or resourceType;resourceName;operation;permission;principal", item)
-	}
-	for _, part := range parts {
-		if part == "*" {
-			continue
-		}
-		if _, err := mirror.ParsePattern(part); err != nil {
-			return fmt.Errorf("%q: %w", item, err)
-		}
-	}
-	return nil
-}

@@ -133,7 +133,7 @@ func TestSplitList(t *testing.T) {
 
 func TestLoadClientSecurity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "client.properties")
-	text := "client.id=x\nrequest.timeout.ms=1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.location=ca.pem\nssl.truststore.type=PEM\n" +
+	text := "client.id=x\nrequest.timeout.ms=1\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nssl.truststore.location=testdata/good/ca.pem\nssl.truststore.type=PEM\n" +
 		"sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n  username=\"u\" password=\"p\\\"w\";\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -145,5 +145,21 @@ func TestLoadClientSecurity(t *testing.T) {
 	name := strings.TrimSuffix(strings.TrimPrefix(string(s.SASL.Password), "${env:"), "}")
 	if s.SASL.Username != "u" || os.Getenv(name) == "" || !filepath.IsAbs(s.TLS.CAFile) {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// TestClientSecurityLooksIntoItsFiles: they lie on this host, so what is wrong with them is known before anything is
+// dialled.
+func TestClientSecurityLooksIntoItsFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "client.properties")
+	text := "security.protocol=SSL\nssl.truststore.location=testdata/good/password\nssl.keystore.location=testdata/good/cert.pem\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := LoadClientSecurity(file)
+	for _, want := range []string{"ssl.truststore.location: ", "password holds no PEM certificate", "ssl.keystore.location: ", "cert.pem holds no PEM key"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in: %v", want, err)
+		}
 	}
 }

@@ -111,8 +111,16 @@ func TestSecureFileLoadsOnceItsFilesExist(t *testing.T) {
 		}
 	}
 	write("secure.yaml", data)
-	for _, name := range []string{"destination.password", "ca.pem", "http.token", "http.pem", "http.key", "east-client.pem", "east-client.key"} {
-		write(name, []byte("x"))
+	write("destination.password", []byte("x"))
+	write("http.token", []byte("x"))
+	for name, like := range map[string]string{
+		"ca.pem": "ca.pem", "http.pem": "cert.pem", "http.key": "key.pem", "east-client.pem": "cert.pem", "east-client.key": "key.pem",
+	} {
+		data, err := os.ReadFile("testdata/good/" + like)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(name, data)
 	}
 	if _, err := Load(filepath.Join(dir, "secure.yaml")); err != nil {
 		t.Error(err)

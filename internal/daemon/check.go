@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -29,32 +27,16 @@ func Check(ctx context.Context, configFile string, offline bool, out io.Writer) 
 	fmt.Fprintf(out, "%s\n", cfg.File)
 	r.ok("the file is valid: %s", count(len(cfg.Mirrors), "mirror"))
 	checkDataDir(r, cfg.DataDir)
+	told := checkOverlaps(r, cfg.Mirrors)
 	if offline {
 		return r.result()
 	}
-	c := checker{report: r, cfg: cfg}
+	c := checker{report: r, cfg: cfg, mirrorOf: map[string]string{}, told: told}
 	c.destination(ctx)
 	for _, d := range cfg.Mirrors {
 		c.source(ctx, d)
 	}
 	return r.result()
-}
-
-// checkDataDir looks whether exports could be written, without writing.
-func checkDataDir(r *report, dir string) {
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		switch {
-		case err == nil && info.IsDir():
-			return
-		case err == nil:
-			r.bad("", "data_dir %s: %s is not a directory", dir, at)
-			return
-		case !os.IsNotExist(err) || at == filepath.Dir(at):
-			r.note("", "data_dir %s: %v; recover --reseed could not export there", dir, err)
-			return
-		}
-	}
 }
 
 // checker carries what was learnt about the destination to the checks of the sources.
@@ -68,6 +50,9 @@ type checker struct {
 	authorizer    bool
 	acls          []kafka.ACL
 	settings      map[int32]kafka.Configs
+
+	mirrorOf map[string]string // of the topics that were selected so far
+	told     map[string]bool   // topics of several mirrors that were told already
 }
 
 // connect opens a cluster and asks for its id and brokers.
@@ -130,14 +115,7 @@ func (c *checker) sourceID(d mirror.Definition, id string) {
 
 // sourceTopics looks at what the patterns select and whether it may be read.
 func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mirror.Definition, m kafka.Metadata) {
-	include, _ := mirror.ParsePatterns(d.TopicsInclude)
-	exclude, _ := mirror.ParsePatterns(d.TopicsExclude)
-	var selected []string
-	for name, t := range m.Topics {
-		if t.Err == nil && !t.Internal && include.Match(name) && !exclude.Match(name) {
-			selected = append(selected, name)
-		}
-	}
+	selected := selectedTopics(d, m)
 	switch {
 	case len(d.TopicsInclude) == 0:
 		c.note("", "topics_include is empty: nothing is mirrored until mirrord start")
@@ -146,6 +124,8 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 		c.note("see that the names are right, and that DESCRIBE on them is granted", "topics_include matches none of %s that can be seen", count(len(m.Topics), "topic"))
 		return
 	}
+	c.idleItems(d, selected)
+	c.shared(d, selected)
 	var unreadable []string
 	for name, ops := range cluster.TopicOperations(ctx, selected...) {
 		if ops.Err == nil && ops.Operations.Known() && !ops.Operations.Has(kafka.OpRead) {

@@ -3,6 +3,9 @@ package daemon
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,14 +44,8 @@ func TestCheckTellsWhatIsWrong(t *testing.T) {
 	text := "mirrors: [{name: east, source: {bootstrap_servers: [\"" + src.addr() + "\"], cluster_id: other}, topics_include: [absent], replication_factor: 3}]\n"
 	var out bytes.Buffer
 	file := configFile(t, dst.addr(), text)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, bytes.Replace(data, []byte("replication_factor: 1}"), []byte("replication_factor: 3}"), 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	err = Check(t.Context(), file, false, &out)
+	edit(t, file, "replication_factor: 1}", "replication_factor: 3}")
+	err := Check(t.Context(), file, false, &out)
 	if _, ok := errors.AsType[*CheckError](err); !ok {
 		t.Errorf("got %v", err)
 	}
@@ -78,6 +75,72 @@ func TestCheckOfAnUnreachableClusterEnds(t *testing.T) {
 	err := Check(t.Context(), configFile(t, deadAddress(t), ""), false, &out)
 	if _, ok := errors.AsType[*CheckError](err); !ok || !strings.Contains(out.String(), "cannot be reached") {
 		t.Errorf("%v:\n%s", err, out.String())
+	}
+}
+
+// TestCheckTellsWhatTheFileCannotMean: what is legal by itself and will not do what it looks like.
+func TestCheckTellsWhatTheFileCannotMean(t *testing.T) {
+	src, dst := startFake(t, "src"), startFake(t, "dst")
+	for _, topic := range []string{"orders", "pay-a", "pay-b", "left"} {
+		src.create(t, topic, 1)
+	}
+	east := mirrorOf(src.addr(), `orders, nosuch, "pay.*", "late.*"`)
+	west := fmt.Sprintf("  - {name: west, source: {bootstrap_servers: [\"%s\"]}, topics_include: [orders, left, \"pay-[ab]\"]}\n", src.addr())
+	north := fmt.Sprintf("  - {name: north, source: {bootstrap_servers: [\"%s\"]}, topics_include: [left], topics_exclude: [left]}\n", src.addr())
+	east = "mirrors:\n  - " + strings.TrimSuffix(strings.TrimPrefix(east, "mirrors: ["), "]\n") + "\n"
+	file := configFile(t, dst.addr(), east+west+north)
+	edit(t, file, "data_dir: data", "data_dir: /proc/nope")
+	for _, offline := range []bool{true, false} {
+		var out bytes.Buffer
+		err := Check(t.Context(), file, offline, &out)
+		want := []string{"note   data_dir /proc/nope: /proc cannot be written to: ", "WRONG  topic orders is included by mirror east and by mirror west"}
+		wrong := 1
+		if !offline {
+			want = append(want, "topics_include: without effect so far: nosuch, late.*", "WRONG  2 topics selected by mirror east already: pay-a, pay-b")
+			wrong = 2
+		}
+		if c, ok := errors.AsType[*CheckError](err); !ok || c.Count != wrong {
+			t.Errorf("offline %v: %v, want %d wrong", offline, err, wrong)
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("offline %v: does not say %q:\n%s", offline, w, out.String())
+			}
+		}
+	}
+}
+
+// TestABadListenAddressIsABadFile: run ends with the exit code of a bad file, naming the key.
+func TestABadListenAddressIsABadFile(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	file := filepath.Join(t.TempDir(), "mirrord.yaml")
+	text := fmt.Sprintf("destination: {bootstrap_servers: [\"%s\"]}\nhttp: {listen: %q}\n", deadAddress(t), taken.Addr())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(cfg, Options{Log: slog.New(slog.DiscardHandler)})
+	if _, ok := errors.AsType[*config.Mistakes](err); !ok || !strings.Contains(err.Error(), "mirrord.yaml: http: ") || !strings.Contains(err.Error(), "address already in use") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// edit replaces a part of a file.
+func edit(t *testing.T, file, before, after string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(data, []byte(before), []byte(after), 1), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -132,7 +132,7 @@ func (d *Daemon) open() (err error) {
 	d.parts = d.wire()
 	d.health = d.newHealth()
 	if d.server, err = control.OpenServer(serverConfig(d.cfg.HTTP), d.serverDeps()); err != nil {
-		return err
+		return &config.Mistakes{File: d.cfg.File, List: []config.Mistake{{Key: "http", Text: err.Error()}}}
 	}
 	d.undo.push("http", d.server.Close)
 	return nil

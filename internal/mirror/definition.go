@@ -136,7 +136,7 @@ func ParsePattern(item string) (Pattern, error) {
 	_, err := regexp.Compile(item)
 	var re *regexp.Regexp
 	if err == nil {
-		re, err = regexp.Compile(`^(?:` + item + `)$`)
+		re, err = regexp.Compile(`^(?s:` + item + `)$`) // a group's id may have line breaks
 	}
 	if err != nil {
 		return Pattern{}, fmt.Errorf("%q is neither a topic name nor an RE2 expression: %w", item, err)

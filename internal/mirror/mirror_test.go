@@ -150,6 +150,9 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("pattern %q: literal %v, matches %v %v", item, p.Literal(), p.Match("audit.events"), p.Match("audit-events"))
 		}
 	}
+	if p, _ := ParsePattern(".*"); !p.Match("a group\nof two lines") {
+		t.Error(".* does not match every name")
+	}
 	if _, errs := ParsePatterns([]string{"orders.(", "a{2,1}", "(?!x)y", "*", "fine"}); len(errs) != 4 {
 		t.Errorf("%d bad items reported, want 4: %v", len(errs), errs)
 	}
