@@ -1,11 +1,17 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"mirrord/internal/config"
+	"mirrord/internal/control"
 	"mirrord/internal/daemon"
 	"mirrord/internal/demo"
 )
@@ -65,13 +71,41 @@ func demoCommand() *cobra.Command {
 		Use:   "demo [--http ADDR] [--for DURATION]",
 		Short: "Show it all on two embedded clusters; no Kafka needed",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.For <= 0 {
+				return usage("--for must be positive")
+			}
+			if o.HTTP != "" {
+				var err error
+				if o.HTTP, err = consoleAddress(o.HTTP); err != nil {
+					return err
+				}
+			}
 			o.Out = cmd.OutOrStdout()
 			return demo.Run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.HTTP, "http", "", "address of the console, which then stays up after the story")
+	cmd.Flags().StringVar(&o.HTTP, "http", "", "address of the console, on this host only, which then stays up after the story; :PORT means localhost")
 	cmd.Flags().DurationVar(&o.For, "for", demo.DefaultFor, "how long the producers write")
 	return cmd
+}
+
+// consoleAddress is where the console of the demo can be had: what is wrong with the address is told before the story
+// begins, and port 0 becomes a free one.
+func consoleAddress(address string) (string, error) {
+	if strings.HasPrefix(address, ":") {
+		address = "localhost" + address
+	}
+	if !(config.HTTP{Listen: address}).Loopback() {
+		return "", usage("--http " + strconv.Quote(address) + " is not localhost:PORT or an address of this host only, like 127.0.0.1:9464")
+	}
+	listener, err := net.Listen("tcp", address)
+	if cause, ok := errors.AsType[*os.SyscallError](err); ok {
+		return "", &control.Failure{Code: control.ExitFailed, Lines: []string{"--http " + address + ": " + cause.Err.Error()}}
+	}
+	if err != nil {
+		return "", &usageError{fmt.Errorf("--http: %w", err)}
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 func versionCommand() *cobra.Command {
