@@ -69,9 +69,15 @@ func (o *Operator) bothSides(ctx context.Context, mirrorName string, open OpenSo
 	}
 	connect, cancel := context.WithTimeout(ctx, 2*connectTimeout)
 	defer cancel()
-	if _, err := src.ID(connect); err != nil {
+	id, err := src.ID(connect)
+	if err != nil {
+		err = Unreachable("source", err)
+	} else if want := cmp.Or(m.SourceClusterID, m.LearntClusterID); id != "" && want != "" && id != want {
+		err = failure(ExitFailed, "%v", mirror.OtherCluster(id, want))
+	}
+	if err != nil {
 		src.Close()
-		return v, nil, Unreachable("source", err)
+		return v, nil, err
 	}
 	return v, src, nil
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"strings"
 
 	"mirrord/internal/mirror"
@@ -75,11 +76,12 @@ func PartitionRows(v *statestore.View, mirrorName string) []PartitionRow {
 	for _, t := range v.Topics(mirrorName) {
 		topics[t.Name] = t
 	}
+	m, _ := v.Mirror(mirrorName)
 	for _, p := range v.Partitions(mirrorName) {
 		seen[p.Topic] = true
 		row := PartitionRowOf(v, p)
 		if row.ErrorMessage == "" && p.State != mirror.Stopped { // what is the matter with the topic as a whole
-			row.ErrorMessage = topics[p.Topic].Message
+			row.ErrorMessage = cmp.Or(topics[p.Topic].Message, m.Finding.Message)
 		}
 		rows = append(rows, row)
 	}

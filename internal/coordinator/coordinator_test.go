@@ -484,3 +484,48 @@ func TestRecordsOfAFormerSourceTopicAreRemoved(t *testing.T) {
 	}
 	i.reach("east", 3, mirror.Mirroring, "payments")
 }
+
+// A mirror whose source turns out to be the destination stands still with its partitions as they are, obeys a stop, and
+// goes on by itself once that is corrected.
+func TestARefusedMirrorStandsStill(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 1, "orders", "kept")
+	epoch := i.state("east", "orders", 0).StateEpoch
+	find := func(f statestore.Finding) {
+		t.Helper()
+		m, _ := i.store.View().Mirror("east")
+		m.Finding = f
+		if err := i.c.Put(t.Context(), "east", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := func(n int) {
+		t.Helper()
+		b.eventually(10*time.Second, func() string {
+			if got := i.path.running(); got != n {
+				return fmt.Sprintf("%d partitions run, want %d", got, n)
+			}
+			return ""
+		})
+	}
+	runs(2)
+	find(statestore.Finding{Kind: mirror.Loop, Message: "one and the same"})
+	runs(0)
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"kept"}})
+	i.reach("east", 1, mirror.Stopped, "kept")
+	i.command(mirror.Command{Verb: mirror.VerbStart, Mirror: "east", Topics: []string{"kept"}})
+	i.ready("east", "kept")
+	compared, _ := i.called("align")
+	i.reach("east", 1, mirror.LogTruncation, "kept")
+	find(statestore.Finding{})
+	i.reach("east", 1, mirror.Mirroring, "kept")
+	runs(2)
+	if n, _ := i.called("align"); n != compared+1 {
+		t.Errorf("logs were compared %d times, once is right", n-compared)
+	}
+	if s := i.state("east", "orders", 0); s.StateEpoch != epoch || s.State != mirror.Mirroring {
+		t.Errorf("the state has moved: %+v, epoch %d before", s, epoch)
+	}
+}

@@ -53,7 +53,7 @@ func (r *runner) want(s *shard, t *part, f facts, now time.Time) {
 		return
 	}
 	entry := r.index.find(t.partition.Mirror, t.topic)
-	if e == align && (entry.in.resolved == nil || entry.topic.DestinationID.IsZero() || entry.topic.Unready) {
+	if e == align && (entry.in.resolved == nil || entry.in.refused || entry.topic.DestinationID.IsZero() || entry.topic.Unready) {
 		return
 	}
 	target := r.target(s, entry, f.state, false)

@@ -18,7 +18,10 @@ type index struct {
 type mirrorEntry struct {
 	mirror   statestore.Mirror
 	resolved *mirror.Resolved // nil: its "auto" decisions are not made yet
-	topics   map[string]*topicEntry
+	// refused: source and destination are one cluster. That says nothing about any partition, so none has FAILED by it; they
+	// stand still until the addresses are corrected.
+	refused bool
+	topics  map[string]*topicEntry
 }
 
 type topicEntry struct {
@@ -41,7 +44,7 @@ func (x *index) update(v *statestore.View) {
 	x.mirrors = map[string]*mirrorEntry{}
 	for _, m := range v.Mirrors() {
 		old := before[m.Name]
-		e := &mirrorEntry{mirror: m, resolved: resolve(m, old), topics: map[string]*topicEntry{}}
+		e := &mirrorEntry{mirror: m, resolved: resolve(m, old), refused: m.Finding.Kind == mirror.Loop, topics: map[string]*topicEntry{}}
 		x.mirrors[m.Name] = e
 		for _, t := range v.Topics(m.Name) {
 			x.topic(e, old, t, shards)
@@ -59,7 +62,7 @@ func (x *index) update(v *statestore.View) {
 // topic adds a topic. Where its partitions are the same as before, so are their shards, which cost a hash each.
 func (x *index) topic(e, before *mirrorEntry, t statestore.Topic, shards int32) {
 	n := &topicEntry{topic: t, finding: t.Finding, in: e}
-	if n.finding.Message == "" {
+	if n.finding.Message == "" && !e.refused {
 		n.finding = e.mirror.Finding
 	}
 	e.topics[t.Name] = n

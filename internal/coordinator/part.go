@@ -202,6 +202,9 @@ func (r *runner) targetsOf(s *shard, targets []mirror.Target) []mirror.Target {
 		if !ok || state.State == mirror.Stopped || e == nil || e.in.resolved == nil || e.topic.DestinationID.IsZero() {
 			continue
 		}
+		if e.in.refused && state.State != mirror.Pausing && state.State != mirror.Stopping {
+			continue // nor is it watched: what answers is not its source
+		}
 		run := state.State == mirror.Mirroring && s.phase == driving && !t.leaving
 		t.ran = t.ran || run
 		targets = append(targets, r.target(s, e, state, run))

@@ -117,7 +117,10 @@ func (e *effects) lag(ctx context.Context, mirrorName string, topics []string) (
 	if !ok {
 		return nil, mirror.Errorf(mirror.Refused, "mirror %s is not defined", mirrorName)
 	}
-	source, err := e.source(m.Definition)
+	if m.Finding.Message != "" {
+		return nil, &mirror.Error{Kind: m.Finding.Kind, Err: errors.New(m.Finding.Message)}
+	}
+	source, err := e.meant(ctx, &mirror.Resolved{Definition: m.Definition, ClusterID: m.LearntClusterID})
 	if err != nil {
 		return nil, err
 	}

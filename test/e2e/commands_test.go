@@ -285,7 +285,8 @@ func TestOneGroupPerDestination(t *testing.T) {
 }
 
 // A mirror with one and the same cluster on both sides is refused with the cluster's id; nothing is created, and the
-// other mirror goes on.
+// other mirror goes on. One that came to it by an edit of the file stands still, no partition of it FAILED and none to be
+// drained, and goes on by itself when the file is right again.
 func TestSameClusterRefused(t *testing.T) {
 	t.Parallel()
 	p := SharedPair(t)
@@ -310,6 +311,25 @@ func TestSameClusterRefused(t *testing.T) {
 			t.Errorf("mirror mad has %+v", row)
 		}
 	}
+
+	s := p.Mirror("t")
+	s.Source = p.D.Bootstrap()
+	m.Write(s)
+	m.Reload()
+	row := awaitRow(t, m, "t", 0, soon, func(r Partition) bool { return strings.Contains(r.ErrorMessage, "one and the same cluster "+p.D.ID) })
+	want(t, "state", row.State, "MIRRORING")
+	p.S.Send(t, nil, Numbered("t", 0, 10, 10)...)
+	if r := m.Run("stop", "--mirror", "east", "--topics", "t", "--drain", "--timeout", "3s"); r.Code != 1 {
+		t.Errorf("drained from itself: %+v", r)
+	}
+	if r := m.Run("verify", "--mirror", "east"); r.Code != 1 || !strings.Contains(r.Err, p.D.ID) {
+		t.Errorf("compared with itself: %+v", r)
+	}
+	m.Write(p.Mirror("t"))
+	m.Reload()
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	Identical(t, p.S, p.D, "t")
+	awaitRow(t, m, "t", 0, soon, func(r Partition) bool { return r.State == "MIRRORING" && r.ErrorMessage == "" })
 }
 
 // A topic that begins above 0 begins there at the destination, whatever is configured on it, and log starts are followed.
