@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"mirrord/internal/daemon"
 )
 
 // rootCommand is the table of all commands.
@@ -19,10 +21,11 @@ Commands other than run, demo and check talk to the destination cluster only. It
 --config or MIRRORD_CONFIG, whose destination is used.
 
 Exit codes: 0 done, 1 refused or failed, 2 usage, 3 not finished in time, 4 cannot reach the cluster.`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: daemon.Version(),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return usage("a command is missing; see mirrord --help") },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n") // like mirrord version
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(runCommand(), demoCommand(), checkCommand(), versionCommand(),

@@ -45,7 +45,10 @@ func (c *connection) open(cmd *cobra.Command) (*control.Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &control.Operator{Destination: cluster, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(), Terminal: isatty.IsTerminal(os.Stderr.Fd())}, nil
+	return &control.Operator{
+		Destination: cluster, Out: cmd.OutOrStdout(), Err: cmd.ErrOrStderr(),
+		Terminal: isatty.IsTerminal(os.Stderr.Fd()), OutTerminal: isatty.IsTerminal(os.Stdout.Fd()),
+	}, nil
 }
 
 // resolve finds the destination. The configuration is nil with --bootstrap-server alone.

@@ -48,5 +48,8 @@ func document(doc *strings.Builder, c *cobra.Command) {
 		about = c.Short + "."
 	}
 	path := strings.TrimSuffix(c.CommandPath(), " "+c.Name())
-	fmt.Fprintf(doc, "\n## %s\n\n    %s %s\n\n%s\n\n```\n%s```\n", c.CommandPath(), path, c.Use, about, c.NonInheritedFlags().FlagUsages())
+	fmt.Fprintf(doc, "\n## %s\n\n    %s %s\n\n%s\n", c.CommandPath(), path, c.Use, about)
+	if flags := c.NonInheritedFlags().FlagUsages(); flags != "" {
+		fmt.Fprintf(doc, "\n```\n%s```\n", flags)
+	}
 }

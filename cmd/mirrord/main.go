@@ -3,9 +3,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -23,11 +25,27 @@ func mirrord(args []string) int {
 	defer stop()
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	out := &results{Writer: os.Stdout}
+	root.SetOut(out)
+	err := cmp.Or(root.ExecuteContext(ctx), out.err)
 	if err != nil && err.Error() != "" {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, control.Visible(err.Error()))
 	}
 	return exitCode(err)
+}
+
+// results are what a command prints. A command whose results were lost has failed, whatever else it did.
+type results struct {
+	io.Writer
+	err error
+}
+
+func (r *results) Write(p []byte) (int, error) {
+	n, err := r.Writer.Write(p)
+	if err != nil && r.err == nil {
+		r.err = fmt.Errorf("write results: %w", err)
+	}
+	return n, err
 }
 
 // exitCode follows from the error's type. What no type speaks for is a wrong command line.

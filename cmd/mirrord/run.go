@@ -80,7 +80,7 @@ func demoCommand() *cobra.Command {
 					return err
 				}
 			}
-			o.Out = cmd.OutOrStdout()
+			o.Out = os.Stdout // handed on to the processes of the story
 			return demo.Run(cmd.Context(), o)
 		},
 	}
@@ -118,6 +118,9 @@ func versionCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.flags(cmd) // accepted as everywhere, and not needed
+	c.flags(cmd)
+	for _, name := range []string{"bootstrap-server", "command-config", "config"} {
+		cmd.Flags().Lookup(name).Hidden = true // accepted as everywhere, and not needed
+	}
 	return cmd
 }

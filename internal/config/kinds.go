@@ -22,7 +22,22 @@ func wrongType(want string, raw any) error {
 	case []any:
 		return fmt.Errorf("must be %s, not a list", want)
 	}
+	if s, ok := raw.(string); ok {
+		return fmt.Errorf("must be %s, got the text %q%s", want, s, inQuotes(s))
+	}
 	return fmt.Errorf("must be %s, got %v", want, raw)
+}
+
+// inQuotes is told of a text that would be none without its quotes.
+func inQuotes(s string) string {
+	var plain any
+	if err := yaml.Unmarshal([]byte(s), &plain); err != nil {
+		return ""
+	}
+	if _, ok := plain.(string); ok || plain == nil {
+		return ""
+	}
+	return " in quotes: leave them out"
 }
 
 var text = kind[string]{
@@ -97,7 +112,7 @@ func number[V integer]() kind[V] {
 			if s, ok := raw.(string); ok && in.env {
 				n, err := strconv.Atoi(s)
 				if err != nil {
-					return 0, wrongType("a whole number", raw)
+					return 0, fmt.Errorf("must be a whole number, got %s", s)
 				}
 				raw = n
 			}
@@ -160,7 +175,9 @@ var boolean = kind[bool]{
 	name: "true or false",
 	parse: func(raw any, in input) (bool, error) {
 		if s, ok := raw.(string); ok && in.env {
-			raw, _ = map[string]any{"true": true, "false": false}[strings.ToLower(s)]
+			if raw, ok = map[string]any{"true": true, "false": false}[strings.ToLower(s)]; !ok {
+				return false, fmt.Errorf("must be true or false, got %s", s)
+			}
 		}
 		b, ok := raw.(bool)
 		if !ok {

@@ -20,7 +20,7 @@ func (o *Operator) awaitTopics(ctx context.Context, v *statestore.View, g goal, 
 			line.end()
 			return o.conclude(g, s, refused)
 		}
-		line.show("%d of %d partitions are %s", s.reached, s.partitions, g.target())
+		line.show("%d of %s %s", s.reached, count(s.partitions, "partition"), g.target())
 		select {
 		case <-ctx.Done():
 			line.end()
@@ -34,20 +34,20 @@ func (o *Operator) awaitTopics(ctx context.Context, v *statestore.View, g goal, 
 // conclude tells a goal that nothing is waited for any more.
 func (o *Operator) conclude(g goal, s standing, refused []string) error {
 	for _, m := range g.message {
-		fmt.Fprintln(o.Out, m)
+		o.say("%s", m)
 	}
 	if bad := append(refused, s.hopeless...); len(bad) > 0 {
 		return &Failure{ExitFailed, bad}
 	}
 	switch {
 	case g.verb == mirror.VerbCreate:
-		fmt.Fprintf(o.Out, "Created mirror %s\n", g.mirror)
+		o.say("Created mirror %s", g.mirror)
 	case g.verb == mirror.VerbAlter:
-		fmt.Fprintf(o.Out, "Altered mirror %s\n", g.mirror)
+		o.say("Altered mirror %s", g.mirror)
 	case g.verb == mirror.VerbDelete:
-		fmt.Fprintf(o.Out, "Deleted mirror %s\n", g.mirror)
+		o.say("Deleted mirror %s", g.mirror)
 	case len(g.topics) > 0:
-		fmt.Fprintf(o.Out, "%s of mirror %s: %s\n", count(len(g.topics), "topic"), g.mirror, g.target())
+		o.say("%s of mirror %s: %s", count(len(g.topics), "topic"), g.mirror, g.target())
 	}
 	return nil
 }
@@ -74,7 +74,7 @@ func (g goal) target() string {
 	}
 }
 
-func count(n int, noun string) string {
+func count[N int | int64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -42,7 +42,7 @@ func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSour
 			return lastMirror(v, opts.Mirror, topic, partition)
 		},
 		Progress: func(p compare.Progress) {
-			line.show("%d of %d partitions, %d records", p.Done, p.Partitions, p.Records)
+			line.show("%d of %s, %s", p.Done, count(p.Partitions, "partition"), count(p.Records, "record"))
 		},
 	})
 	line.end()
@@ -121,7 +121,7 @@ func (o *Operator) showVerified(rows []compare.Row) error {
 	var different []string
 	for _, r := range rows {
 		if !r.Equal {
-			different = append(different, fmt.Sprintf("%s-%d: %s", r.Topic, r.Partition, cmp.Or(r.Detail, fmt.Sprintf("differs from offset %d on", r.FirstDifference))))
+			different = append(different, fmt.Sprintf("%s: %s", whose(r.Topic, r.Partition), cmp.Or(r.Detail, fmt.Sprintf("differs from offset %d on", r.FirstDifference))))
 		}
 	}
 	if err := o.verifyTable(rows); err != nil {
@@ -189,10 +189,10 @@ func (o *Operator) showPlan(p mmm.Plan, asked bool) {
 	}
 	o.section(title, len(p.Loss)+len(p.Groups))
 	for _, l := range p.Loss {
-		t.row(fmt.Sprintf("  %s-%d", l.Topic, l.Partition), lossOf(l))
+		t.row("  "+whose(l.Topic, l.Partition), lossOf(l))
 	}
 	for _, g := range p.Groups {
-		t.row(fmt.Sprintf("  group %s, %s-%d", g.Group, g.Topic, g.Partition), g.Status, g.Reason)
+		t.row(fmt.Sprintf("  group %s, %s", quoted(g.Group), whose(g.Topic, g.Partition)), g.Status, g.Reason)
 	}
 	t.flush()
 	if len(p.NotMirrored) > 0 {
@@ -204,13 +204,21 @@ func (o *Operator) showPlan(p mmm.Plan, asked bool) {
 	}
 }
 
+// whose is a partition, or the topic as a whole where there is none.
+func whose(topic string, partition int32) string {
+	if partition < 0 {
+		return topic
+	}
+	return fmt.Sprintf("%s-%d", topic, partition)
+}
+
 func lossOf(l mmm.Loss) string {
 	text := "an unknown number of records"
 	if l.Records >= 0 {
-		text = fmt.Sprintf("%d records, %.1f s", l.Records, max(0, l.Seconds))
+		text = fmt.Sprintf("%s, %.1f s", count(l.Records, "record"), max(0, l.Seconds))
 	}
 	if l.OpenTransactions > 0 {
-		text += fmt.Sprintf(", %d open transactions", l.OpenTransactions)
+		text += ", " + count(l.OpenTransactions, "open transaction")
 	}
 	return text
 }
@@ -219,5 +227,5 @@ func (o *Operator) section(title string, items int) {
 	if items == 0 {
 		title += ": nothing"
 	}
-	fmt.Fprintln(o.Out, title)
+	o.say("%s", title)
 }

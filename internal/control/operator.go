@@ -33,7 +33,7 @@ type Failure struct {
 	Lines []string
 }
 
-func (f *Failure) Error() string { return strings.Join(f.Lines, "\n") }
+func (f *Failure) Error() string { return Visible(strings.Join(f.Lines, "\n")) }
 
 func failure(code int, format string, args ...any) *Failure {
 	return &Failure{code, []string{fmt.Sprintf(format, args...)}}
@@ -52,10 +52,18 @@ type Operator struct {
 	Destination *kafka.Cluster
 	Out, Err    io.Writer
 	Terminal    bool // Err is a terminal: progress is shown there
+	OutTerminal bool // Out is one: long names are cut there
 	JSON        bool // results as JSON instead of tables
 }
 
-func (o *Operator) tell(format string, args ...any) { fmt.Fprintf(o.Err, format+"\n", args...) }
+func (o *Operator) tell(format string, args ...any) {
+	fmt.Fprintln(o.Err, Visible(fmt.Sprintf(format, args...)))
+}
+
+// say is tell for results.
+func (o *Operator) say(format string, args ...any) {
+	fmt.Fprintln(o.Out, Visible(fmt.Sprintf(format, args...)))
+}
 
 // load reads the state topic once. statestore.ErrNoState: there is none. Every other error is a Failure.
 func (o *Operator) load(ctx context.Context) (*statestore.Reader, error) {

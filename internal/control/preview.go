@@ -81,7 +81,7 @@ func (o *Operator) dryStart(v *statestore.View, req Request, found resolved) err
 	for _, name := range found.topics {
 		t, known := v.Topic(req.Mirror, name)
 		if !known {
-			fmt.Fprintf(o.Out, "%s: would be mirrored\n", name)
+			o.say("%s: would be mirrored", name)
 		} else if why := refusal(req.Command, t, failedPartitions(v, t)); why != "" {
 			refused = append(refused, name+": "+why)
 		} else {
@@ -91,7 +91,7 @@ func (o *Operator) dryStart(v *statestore.View, req Request, found resolved) err
 	for _, item := range req.Topics {
 		p, err := mirror.ParsePattern(item)
 		if err == nil && !p.Literal() && found.refused[item] == nil && !slices.ContainsFunc(found.topics, p.Match) {
-			fmt.Fprintf(o.Out, "%s: no topic of the source matches yet; would be kept for discovery\n", p)
+			o.say("%s: no topic of the source matches yet; would be kept for discovery", p)
 		}
 	}
 	if len(refused) > 0 {
@@ -110,9 +110,9 @@ func (o *Operator) unmatched(v *statestore.View, req Request, p mirror.Pattern, 
 	case taken:
 		refuse("topic %s is in mirror %s", p, owner)
 	case p.Literal():
-		fmt.Fprintf(o.Out, "%s: would be mirrored, if the source has it\n", p)
+		o.say("%s: would be mirrored, if the source has it", p)
 	default:
-		fmt.Fprintf(o.Out, "%s: would be resolved on the source\n", p)
+		o.say("%s: would be resolved on the source", p)
 	}
 }
 
@@ -168,15 +168,15 @@ func (o *Operator) preview(v *statestore.View, verb mirror.Verb, t statestore.To
 			unknown++
 		}
 	}
-	text := fmt.Sprintf("%s: %d partitions would become %s", t.Name, len(states)-at, want)
+	text := fmt.Sprintf("%s: %s would become %s", t.Name, count(len(states)-at, "partition"), want)
 	if at == len(states) && t.Wish == want && at > 0 {
 		text = fmt.Sprintf("%s: is %s already", t.Name, want)
 	}
 	if verb == mirror.VerbStop && lag > 0 {
-		text += fmt.Sprintf("; %d records were not mirrored yet, as last reported", lag)
+		text += fmt.Sprintf("; %s not mirrored yet, as last reported", count(lag, "record"))
 	}
 	if verb == mirror.VerbStop && unknown > 0 {
-		text += fmt.Sprintf("; the lag of %d partitions is not known", unknown)
+		text += "; the lag of " + count(unknown, "partition") + " is not known"
 	}
-	fmt.Fprintln(o.Out, text)
+	o.say("%s", text)
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"mirrord/internal/kafka"
@@ -216,20 +215,6 @@ func (o *Operator) writeJSON(v any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
-
-// table prints aligned columns.
-type table struct{ w *tabwriter.Writer }
-
-func (o *Operator) table(titles ...string) table {
-	t := table{tabwriter.NewWriter(o.Out, 0, 8, 2, ' ', 0)}
-	if len(titles) > 0 {
-		t.row(titles...)
-	}
-	return t
-}
-
-func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
-func (t table) flush()              { _ = t.w.Flush() } // an output that is gone cannot be told
 
 func dash(s string) string {
 	if s == "" {

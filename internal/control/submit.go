@@ -63,7 +63,10 @@ var errTimeout = errors.New("the time given by --timeout is over")
 func (o *Operator) awaitState(ctx context.Context, req Request) (*statestore.Reader, error) {
 	for told := false; ; {
 		r, err := o.load(ctx)
-		if !errors.Is(err, statestore.ErrNoState) {
+		switch {
+		case err != nil && told && ctx.Err() != nil: // the last look was cut short by the end of the wait
+			return nil, failure(ExitUnfinished, "no instance answers: %v", statestore.ErrNoState)
+		case !errors.Is(err, statestore.ErrNoState):
 			return r, err
 		}
 		if req.NoWait || req.DryRun {
@@ -71,7 +74,7 @@ func (o *Operator) awaitState(ctx context.Context, req Request) (*statestore.Rea
 		}
 		if !told {
 			told = true
-			o.tell("%v; waiting for one", err)
+			o.tell("%v. Waiting for an instance", err)
 		}
 		if !sleep(ctx, noStatePause) {
 			return nil, failure(ExitUnfinished, "no instance answers: %v", err)
@@ -164,7 +167,7 @@ func unanswered(v *statestore.View, req Request) *Failure {
 // ownerOf tells who executes the commands of a mirror.
 func ownerOf(v *statestore.View, mirrorName string) string {
 	if v.Shards() == 0 {
-		return "no instance was ever started"
+		return "no instance has prepared this destination yet"
 	}
 	claim, ok := v.Claim(mirror.ShardOfMirror(mirrorName, v.Shards()))
 	switch {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"mirrord/internal/control"
 )
 
 // report is what `mirrord check` says: a line per thing looked at, and under what is wrong the exact way to put it right.
@@ -31,7 +33,7 @@ func (r *report) bad(fix, format string, args ...any) {
 }
 
 func (r *report) line(mark, text, fix string) {
-	fmt.Fprintf(r.out, "  %-5s  %s\n", mark, strings.ReplaceAll(text, "\n", "\n         "))
+	fmt.Fprintf(r.out, "  %-5s  %s\n", mark, strings.ReplaceAll(control.Visible(text), "\n", "\n         "))
 	if fix != "" {
 		fmt.Fprintf(r.out, "         → %s\n", fix)
 	}

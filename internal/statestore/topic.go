@@ -23,8 +23,10 @@ const (
 // commandsRetention is how long commands are kept, as history.
 const commandsRetention = 7 * 24 * time.Hour
 
-// ErrNoState says that the destination has no state topic: no instance was ever started there.
-var ErrNoState = errors.New("the destination has no topic " + StateTopic + ": no instance of mirrord was ever started on it")
+// ErrNoState says that the destination has no state topic. An instance may run nevertheless, waiting for what it needs to
+// create one.
+var ErrNoState = errors.New("the destination has no topic " + StateTopic + ": no instance of mirrord has prepared it yet; " +
+	"where one runs, its log and /readyz say what it waits for")
 
 // Config says how the internal topics are created and in which group the instances meet.
 type Config struct {
