@@ -71,9 +71,10 @@ func (v *verification) add(topic string, s, d kafka.Topic) {
 		return
 	}
 	for i := range max(len(s.Partitions), len(d.Partitions)) {
-		switch {
+		switch { // what only one side has is told, and no difference
 		case i >= len(s.Partitions):
 			v.told(topic, int32(i), "the source has no such partition")
+			v.rows[len(v.rows)-1].Equal = true
 		case i >= len(d.Partitions):
 			v.told(topic, int32(i), "the destination does not have this partition yet")
 			v.rows[len(v.rows)-1].Equal = true

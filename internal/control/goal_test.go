@@ -120,6 +120,18 @@ func TestTopicsWithoutPartitionsAreListed(t *testing.T) {
 	}
 }
 
+// Where a destination topic is gone, nothing is said about how level it is.
+func TestAGoneTopicIsNotLevel(t *testing.T) {
+	gone := at(0, mirror.Failed, func(s *statestore.PartitionState) { s.Kind = mirror.DestinationGone })
+	shard := mirror.ShardOf(gone.Partition, 3)
+	report := statestore.ShardReport{ShardIndex: shard, Positions: []statestore.ReportedPosition{{Partition: gone.Partition, SourceOffset: 10, DestinationOffset: 10}}}
+	v := statestore.ViewOf(3, orders(mirror.Mirroring, nil), gone, report)
+	row := PartitionRowOf(v, gone)
+	if row.SourceOffset != 10 || row.DestinationOffset != -1 || row.Lag != -1 || row.LagSeconds != -1 {
+		t.Errorf("%+v", row)
+	}
+}
+
 // A dry run refuses what the command would refuse, in its words.
 func TestDryRunRefusesLikeTheCommand(t *testing.T) {
 	draining := func(t *statestore.Topic) { t.Drain = true }

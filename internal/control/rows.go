@@ -28,6 +28,8 @@ type PartitionRow struct {
 	LastMirrorEpoch   int32   `json:"lastMirrorEpoch"`
 	LastMirrorOffset  int64   `json:"lastMirrorOffset"`
 	Owner             string  `json:"owner"`
+
+	gone bool // the mirror topic is: what has its name now, if anything, is not measured
 }
 
 // GroupRow is one partition of a group's offsets.
@@ -113,6 +115,7 @@ func PartitionRowOf(v *statestore.View, p statestore.PartitionState) PartitionRo
 	row := PartitionRow{
 		Mirror: p.Mirror, Topic: p.Topic, Partition: p.Index, SourceOffset: -1, DestinationOffset: -1, Lag: -1, LagSeconds: -1,
 		State: p.State.String(), PreviousState: p.Previous.String(), RetryAttempt: p.RetryAttempt, ErrorMessage: p.ErrorMessage,
+		gone: p.State == mirror.Failed && p.Kind == mirror.DestinationGone,
 	}
 	if t, ok := v.Topic(p.Mirror, p.Topic); ok && p.State == mirror.Paused && p.ErrorMessage == "" {
 		row.ErrorMessage = t.Message // why, where it was not a command
@@ -121,7 +124,9 @@ func PartitionRowOf(v *statestore.View, p statestore.PartitionState) PartitionRo
 	row.LastMirrorEpoch, row.LastMirrorOffset = last.LeaderEpoch, last.Offset
 	if at, _, ok := v.Report(p.Partition); ok {
 		row.SourceOffset, row.DestinationOffset = at.SourceOffset, at.DestinationOffset
-		if p.State != mirror.Stopped && at.SourceOffset >= 0 && at.DestinationOffset >= 0 {
+		if row.gone {
+			row.DestinationOffset = -1
+		} else if p.State != mirror.Stopped && at.SourceOffset >= 0 && at.DestinationOffset >= 0 {
 			row.Lag, row.LagSeconds = max(0, at.SourceOffset-at.DestinationOffset), float64(at.LagMillis)/1000
 		}
 	}

@@ -169,10 +169,10 @@ func TestPartitionsAsOperatorsSeeThem(t *testing.T) {
 			t.Fatalf("%s: %d rows, want 4: %+v", path, len(rows), rows)
 		}
 		want := []PartitionRow{
-			{"east", "orders", 0, 100, 70, 30, 1.5, "MIRRORING", "LOG_TRUNCATION", 0, "", -1, -1, "one"},
-			{"east", "orders", 1, 100, 70, 30, 1.5, "FAILED", "LOG_TRUNCATION", -1, "<b>diverged</b>", -1, -1, "one"},
-			{"east", "orders", 2, 100, 70, -1, -1, "STOPPED", "LOG_TRUNCATION", 0, "", 4, 70, "one"},
-			{"east", "refused", -1, -1, -1, -1, -1, "UNKNOWN", "", 0, "replication factor 3, but 1 broker", -1, -1, ""},
+			{"east", "orders", 0, 100, 70, 30, 1.5, "MIRRORING", "LOG_TRUNCATION", 0, "", -1, -1, "one", false},
+			{"east", "orders", 1, 100, 70, 30, 1.5, "FAILED", "LOG_TRUNCATION", -1, "<b>diverged</b>", -1, -1, "one", false},
+			{"east", "orders", 2, 100, 70, -1, -1, "STOPPED", "LOG_TRUNCATION", 0, "", 4, 70, "one", false},
+			{"east", "refused", -1, -1, -1, -1, -1, "UNKNOWN", "", 0, "replication factor 3, but 1 broker", -1, -1, "", false},
 		}
 		for i := range want {
 			if rows[i] != want[i] {

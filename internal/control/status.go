@@ -125,7 +125,7 @@ func (o *Operator) Describe(ctx context.Context, opts DescribeOptions) error {
 func measure(ctx context.Context, destination *kafka.Cluster, rows []PartitionRow, which func(PartitionRow) bool) {
 	tps := make([]kafka.TP, 0, len(rows))
 	for _, r := range rows {
-		if r.Partition >= 0 && which(r) {
+		if r.Partition >= 0 && !r.gone && which(r) {
 			tps = append(tps, kafka.TP{Topic: r.Topic, Partition: r.Partition, LeaderEpoch: -1})
 		}
 	}
@@ -136,7 +136,7 @@ func measure(ctx context.Context, destination *kafka.Cluster, rows []PartitionRo
 	for i := range rows {
 		r := &rows[i]
 		end, ok := ends[kafka.TP{Topic: r.Topic, Partition: r.Partition, LeaderEpoch: -1}]
-		if !ok || end.Err != nil {
+		if !ok || end.Err != nil || r.gone {
 			continue
 		}
 		r.DestinationOffset = end.HighWatermark

@@ -69,8 +69,12 @@ func (pool *Pool) watchDestination(ctx context.Context, parts []*part) {
 	for tp, end := range pool.deps.Destination.LogEnds(ctx, keys(names)) {
 		p := names[tp]
 		p.mu.Lock()
-		if end.Err == nil && p.pipe.phase == closed {
+		switch {
+		case p.pipe.phase != closed:
+		case end.Err == nil:
 			p.sawDest(-1, end.Offset)
+		case kafka.UnknownTopic(end.Err):
+			p.lostDest()
 		}
 		p.mu.Unlock()
 	}

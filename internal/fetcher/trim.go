@@ -40,6 +40,13 @@ func (p *part) sawDest(start, end int64) {
 	}
 }
 
+// lostDest: the destination topic is gone, so that nothing is known about where it ends, least of all that it is level.
+func (p *part) lostDest() {
+	if p.numbers.destEnd.Swap(-1) >= 0 {
+		p.src.pool.moved.Add(1)
+	}
+}
+
 // trim lets the destination's log start follow the source's, many partitions a request.
 func (pool *Pool) trim(ctx context.Context, parts []*part) {
 	ctx, cancel := context.WithTimeout(kafka.WithLease(ctx, pool.deps.Lease), 2*pool.cfg.RequestTimeout)

@@ -215,7 +215,8 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 		p.after.Finding = statestore.Finding{
 			Kind: mirror.Diverged,
 			Message: fmt.Sprintf("destination topic %s has %d partitions, the source has %d, and partitions cannot be taken away; "+
-				"recover --reseed recreates it, or leave it and stop", name, d.partitions, s.partitions),
+				"recover mirrors the first %d and leaves the others alone, recover --reseed recreates the topic, stop leaves it as it is",
+				name, d.partitions, s.partitions, s.partitions),
 		}
 	case d.partitions < s.partitions && !d.holdsData:
 		p.after.DestinationID, p.after.Unready, p.grow, p.why = d.id, true, s.partitions, "topic taken over"

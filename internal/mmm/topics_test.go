@@ -70,6 +70,10 @@ func TestPlanTopic(t *testing.T) {
 			name: "more partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(9)},
 			finding: mirror.Diverged, says: []string{"9", "6"}, parts: 6,
 		},
+		{
+			name: "more partitions, recovered from", record: settled(6), source: catalog{"t": source(6)}, destination: catalog{"t": here(9)},
+			says: []string{"9", "6", "others are not mirrored"}, parts: 6,
+		},
 		{name: "same partitions", record: started, source: catalog{"t": source(6)}, destination: catalog{"t": here(6)}, parts: 6},
 		{
 			name: "grown at the source", record: settled(1), source: catalog{"t": source(4)}, destination: catalog{"t": here(1)},

@@ -125,9 +125,28 @@ func topicDestinationDeleted(t *testing.T, p Pair, m *Daemon) {
 	if n, _ := p.D.Partitions(context.Background(), topic); n > 0 {
 		t.Error("the topic came back by itself")
 	}
+	wantNothingOf(t, m, topic)
 	m.Do("recover", "--mirror", "east", "--topics", topic)
 	AwaitLevel(t, p.S, p.D, soon, topic)
 	Identical(t, p.S, p.D, topic)
+}
+
+// wantNothingOf: nothing is claimed about how level a topic is that is gone.
+func wantNothingOf(t *testing.T, m *Daemon, topic string) {
+	t.Helper()
+	row := awaitRow(t, m, topic, 0, soon, func(r Partition) bool { return r.DestinationOffset == -1 })
+	want(t, "lag", row.Lag, -1)
+	want(t, "lagSeconds", row.LagSeconds, -1)
+	Eventually(t, soon, func() error {
+		var metrics strings.Builder
+		err := m.get("/metrics", &metrics)
+		for line := range strings.Lines(metrics.String()) {
+			if strings.HasPrefix(line, "mirrord_partition_lag_") && strings.Contains(line, `topic="`+topic+`"`) {
+				err = fmt.Errorf("a metric tells a lag: %s", line)
+			}
+		}
+		return err
+	})
 }
 
 // Somebody recreates the copy and writes into it: nothing is appended to it, and recover finds that it differs.
@@ -142,6 +161,7 @@ func topicDestinationRecreated(t *testing.T, p Pair, m *Daemon) {
 	p.S.Send(t, nil, Numbered(topic, 0, 10, 5)...)
 	Eventually(t, soon, func() error { return m.wantState(topic, 0, "FAILED", "") })
 	must(t, p.D.wantEnd(topic, 0, 3))
+	wantNothingOf(t, m, topic)
 	if r := m.Run("recover", "--mirror", "east", "--topics", topic); r.Code != 1 {
 		t.Errorf("recover of a topic that differs ends with %d: %s%s", r.Code, r.Out, r.Err)
 	}
@@ -149,17 +169,22 @@ func topicDestinationRecreated(t *testing.T, p Pair, m *Daemon) {
 	must(t, p.D.wantEnd(topic, 0, 3))
 }
 
-// A topic that exists at the destination with more partitions cannot become a copy; one that is empty with fewer is
-// grown and taken over.
+// A topic that exists at the destination with more partitions cannot become a copy; on command those that the source has
+// are mirrored, and the others told, by verify as no difference. One that is empty with fewer is grown and taken over.
 func topicDestinationLarger(t *testing.T, p Pair, m *Daemon) {
 	p.D.Topic(t, "larger", 3)
 	p.D.Topic(t, "smaller", 1)
 	p.S.Topic(t, "larger", 2)
 	p.S.Topic(t, "smaller", 3)
 	p.S.Send(t, nil, Numbered("smaller", 2, 0, 10)...)
-	Eventually(t, soon, func() error { return m.wantState("larger", 0, "FAILED", "partitions cannot be taken away") })
+	p.S.Send(t, nil, Numbered("larger", 1, 0, 10)...)
+	Eventually(t, soon, func() error { return m.wantState("larger", 0, "FAILED", "recover mirrors the first 2") })
 	AwaitLevel(t, p.S, p.D, soon, "smaller")
 	Identical(t, p.S, p.D, "smaller")
+	m.Do("recover", "--mirror", "east", "--topics", "larger")
+	Eventually(t, soon, func() error { return m.wantState("larger", 1, "MIRRORING", "the others are not mirrored") })
+	Eventually(t, soon, func() error { return p.D.wantEnd("larger", 1, 10) })
+	says(t, "verify", m.Do("verify", "--mirror", "east", "--topics", "larger", "--full").Out, "the source has no such partition")
 }
 
 // What the destination cannot do is told, with the topic, wherever somebody may look, and tried again.
