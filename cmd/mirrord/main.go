@@ -59,8 +59,8 @@ func exitCode(err error) int {
 	if _, ok := errors.AsType[*config.Mistakes](err); ok {
 		return control.ExitUsage
 	}
-	if _, ok := errors.AsType[*daemon.CheckError](err); ok {
-		return control.ExitFailed
+	if c, ok := errors.AsType[*daemon.CheckError](err); ok && c.Count == c.Unreachable {
+		return control.ExitUnreachable
 	}
 	if _, ok := errors.AsType[*usageError](err); ok {
 		return control.ExitUsage

@@ -35,7 +35,7 @@ func defineCommand(verb mirror.Verb, short, long string) *cobra.Command {
 				return err
 			}
 			if err := mirror.ValidateName(o.mirror); err != nil {
-				return &control.Failure{Code: control.ExitFailed, Lines: []string{err.Error()}}
+				return &usageError{err}
 			}
 			settings, err := mirrorSettings(verb, o.mirror, file)
 			if err != nil {
@@ -64,7 +64,7 @@ func mirrorSettings(verb mirror.Verb, name, file string) (map[string]string, err
 		for i := range lines {
 			lines[i] = fmt.Sprintf("%s: %s", file, lines[i])
 		}
-		return nil, &control.Failure{Code: control.ExitFailed, Lines: lines}
+		return nil, &control.Failure{Code: control.ExitUsage, Lines: lines}
 	}
 	return settings, nil
 }

@@ -52,7 +52,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check --config FILE [--offline]",
 		Short: "Check a configuration file, then both clusters",
 		Long: `Check a configuration file, all mistakes at once, then connect and report rights, settings and limits of all clusters,
-each with the exact fix. Nothing is changed.`,
+each with the exact fix. Nothing is changed. Exit code 2: the file has mistakes; 1: something else is wrong; 4: nothing but that a
+cluster cannot be reached.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := configured(cmd, &file); err != nil {
 				return err

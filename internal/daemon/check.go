@@ -72,6 +72,9 @@ func (c *checker) connect(ctx context.Context, what string, connection mirror.Co
 		}
 	}
 	cluster.Close()
+	if kafka.Classify(err) == mirror.Unreachable {
+		c.unreachable++
+	}
 	c.bad("see that an address above is right, a broker runs there and the security settings are the listener's", "cannot be reached: %v", err)
 	return nil, kafka.Metadata{}, false
 }

@@ -10,8 +10,8 @@ import (
 
 // report is what `mirrord check` says: a line per thing looked at, and under what is wrong the exact way to put it right.
 type report struct {
-	out   io.Writer
-	wrong int
+	out                io.Writer
+	wrong, unreachable int // how many things are wrong; how many of them clusters that cannot be reached
 }
 
 func (r *report) section(format string, args ...any) {
@@ -39,10 +39,14 @@ func (r *report) line(mark, text, fix string) {
 	}
 }
 
-// CheckError says that `mirrord check` found something wrong; what, was printed.
-type CheckError struct{ Count int }
+// CheckError says that `mirrord check` found something wrong; what, was printed. Unreachable is how much of it are clusters
+// that cannot be reached.
+type CheckError struct{ Count, Unreachable int }
 
 func (e *CheckError) Error() string {
+	if e.Count == e.Unreachable {
+		return "cannot reach " + count(e.Count, "cluster") + ", see above"
+	}
 	if e.Count == 1 {
 		return "1 thing is wrong, see above"
 	}
@@ -53,7 +57,7 @@ func (r *report) result() error {
 	if r.wrong == 0 {
 		return nil
 	}
-	return &CheckError{r.wrong}
+	return &CheckError{r.wrong, r.unreachable}
 }
 
 // count writes a number with its noun: 1 mirror, 3 mirrors.

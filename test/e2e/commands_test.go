@@ -170,7 +170,7 @@ func TestCommandsRefused(t *testing.T) {
 	m.Start()
 	want(t, "output", m.Do("create", "--mirror", "east", "--mirror-config", file).Out, "Created mirror east\n")
 	refused(1, "exists already", "create", "--mirror", "east", "--mirror-config", file)
-	refused(1, "not allowed", "create", "--mirror", "a.paused", "--mirror-config", file)
+	refused(2, "not allowed", "create", "--mirror", "a.paused", "--mirror-config", file)
 	m.Do("create", "--mirror", "other", "--mirror-config", file)
 	m.Do("start", "--mirror", "east", "--topics", "t,u")
 	refused(1, "(?m)^topic t is in mirror east.*$", "start", "--mirror", "other", "--topics", "t")
