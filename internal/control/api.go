@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -211,10 +212,12 @@ func mirrorOf(v *statestore.View, r *http.Request) (statestore.Mirror, error) {
 	name := r.PathValue("mirror")
 	m, ok := v.Mirror(name)
 	if !ok {
-		return m, notFoundError{errors.New("no mirror " + strconv.Quote(name))}
+		return m, noMirror(name)
 	}
 	return m, nil
 }
+
+func noMirror(name string) error { return notFoundError{fmt.Errorf("no mirror %q", name)} }
 
 // selected are the mirrors that a request means: the path's, the query's, or all.
 func selected(v *statestore.View, r *http.Request) ([]string, error) {
@@ -223,6 +226,9 @@ func selected(v *statestore.View, r *http.Request) ([]string, error) {
 		return []string{m.Name}, err
 	}
 	if name := r.URL.Query().Get("mirror"); name != "" {
+		if _, ok := v.Mirror(name); !ok {
+			return nil, noMirror(name)
+		}
 		return []string{name}, nil
 	}
 	var names []string
@@ -274,16 +280,25 @@ func (s *Server) groups(v *statestore.View, r *http.Request) (any, error) {
 	return rows, nil
 }
 
-func (s *Server) events(_ *statestore.View, r *http.Request) (any, error) {
-	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
-	if err != nil || limit <= 0 || limit > keptEvents {
-		limit = 500
+// eventsShown is how many events are listed unless a limit is given.
+const eventsShown = 500
+
+// events lists what happened, also to a mirror that has been deleted since.
+func (s *Server) events(v *statestore.View, r *http.Request) (any, error) {
+	limit := eventsShown
+	if text := r.URL.Query().Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n <= 0 {
+			return nil, badRequestError{fmt.Errorf("limit must be a number above 0, got %q", text)}
+		}
+		limit = min(n, keptEvents)
 	}
-	name := r.PathValue("mirror")
-	if name == "" {
-		name = r.URL.Query().Get("mirror")
+	name := cmp.Or(r.PathValue("mirror"), r.URL.Query().Get("mirror"))
+	rows := eventRows(s.deps.Events.Newest(limit, func(ev mirror.Event) bool { return name == "" || ev.Mirror == name }))
+	if _, known := v.Mirror(name); name != "" && len(rows) == 0 && !known {
+		return nil, noMirror(name)
 	}
-	return eventRows(s.deps.Events.Newest(limit, func(ev mirror.Event) bool { return name == "" || ev.Mirror == name })), nil
+	return rows, nil
 }
 
 func (s *Server) history(v *statestore.View, r *http.Request) (any, error) {

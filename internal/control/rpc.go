@@ -18,17 +18,9 @@ import (
 // maxBody bounds a request: 50,000 partitions with their names fit.
 const maxBody = 8 << 20
 
-// decode reads one JSON value and nothing after it; fields that nobody knows are passed over. False: the answer was sent.
+// decode reads one JSON value and nothing after it. A field that nobody knows is refused: each one left out would change
+// what is asked. False: the answer was sent.
 func decode(w http.ResponseWriter, r *http.Request, into any) bool {
-	return decodeBy(w, r, into, func(*json.Decoder) {})
-}
-
-// decodeStrictly refuses unknown fields: of a command, each one left out would change what is done.
-func decodeStrictly(w http.ResponseWriter, r *http.Request, into any) bool {
-	return decodeBy(w, r, into, (*json.Decoder).DisallowUnknownFields)
-}
-
-func decodeBy(w http.ResponseWriter, r *http.Request, into any, set func(*json.Decoder)) bool {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		code := http.StatusBadRequest
@@ -39,7 +31,7 @@ func decodeBy(w http.ResponseWriter, r *http.Request, into any, set func(*json.D
 		return false
 	}
 	decoder := json.NewDecoder(bytes.NewReader(data))
-	set(decoder)
+	decoder.DisallowUnknownFields()
 	if err = decoder.Decode(into); err == nil {
 		if _, more := decoder.Token(); !errors.Is(more, io.EOF) {
 			err = errors.New("something follows the JSON value")
@@ -52,9 +44,17 @@ func decodeBy(w http.ResponseWriter, r *http.Request, into any, set func(*json.D
 	return true
 }
 
+// named reports whether a request names a mirror. False: the answer was sent.
+func named(w http.ResponseWriter, mirrorName string) bool {
+	if mirrorName == "" {
+		writeError(w, http.StatusBadRequest, errors.New("MirrorName is missing"))
+	}
+	return mirrorName != ""
+}
+
 func (s *Server) readStates(w http.ResponseWriter, r *http.Request) {
 	var req mirror.ReadMirrorStatesRequest
-	if decode(w, r, &req) {
+	if decode(w, r, &req) && named(w, req.MirrorName) {
 		writeJSON(w, http.StatusOK, s.deps.Read(r.Context(), req))
 	}
 }
@@ -98,7 +98,9 @@ func (s *Server) writeStates(w http.ResponseWriter, r *http.Request) {
 		}
 		req.Topics = append(req.Topics, topic)
 	}
-	writeJSON(w, http.StatusOK, s.deps.Write(r.Context(), req))
+	if named(w, req.MirrorName) {
+		writeJSON(w, http.StatusOK, s.deps.Write(r.Context(), req))
+	}
 }
 
 // commandRequest is what the console asks for. Topics are names or RE2 expressions, as on the command line.
@@ -116,7 +118,7 @@ var topicVerbs = []mirror.Verb{mirror.VerbStart, mirror.VerbStop, mirror.VerbPau
 // command submits a command and answers with its id, or with what it would touch.
 func (s *Server) command(w http.ResponseWriter, r *http.Request) {
 	var req commandRequest
-	if !decodeStrictly(w, r, &req) {
+	if !decode(w, r, &req) {
 		return
 	}
 	v := s.deps.View()

@@ -212,6 +212,14 @@ func TestMirrorsGroupsAndEvents(t *testing.T) {
 	if code, body := s.do(t, http.MethodGet, "/api/v1/mirrors/absent", "", ""); code != 404 || !strings.Contains(body, "absent") {
 		t.Errorf("absent mirror: %d %s", code, body)
 	}
+	for path, want := range map[string]int{
+		"/api/v1/partitions?mirror=nope": 404, "/groups?mirror=nope": 404, "/api/v1/events?mirror=nope": 404, "/api/v1/mirrors/nope/events": 404,
+		"/api/v1/events?limit=abc": 400, "/events?limit=0": 400, "/events?limit=-1": 400, "/events?limit=1000000": 200, "/events?mirror=east&limit=3": 200,
+	} {
+		if code, body := s.do(t, http.MethodGet, path, "", ""); code != want {
+			t.Errorf("%s: %d %s, want %d", path, code, body, want)
+		}
+	}
 	if code, _ := s.do(t, http.MethodGet, "/api/v1/nonsense", "", ""); code != 404 {
 		t.Errorf("nonsense: %d", code)
 	}
@@ -254,7 +262,7 @@ func TestATokenIsReplacedByReload(t *testing.T) {
 	if err := s.Reload(); err == nil {
 		t.Error("an empty token was taken")
 	}
-	if code, _ := s.do(t, http.MethodPost, "/api/v1/WriteMirrorStates", "old", "{}"); code != 200 {
+	if code, _ := s.do(t, http.MethodPost, "/api/v1/WriteMirrorStates", "old", `{"MirrorName":"east"}`); code != 200 {
 		t.Errorf("after a refused reload: %d", code)
 	}
 	if err := os.WriteFile(file, []byte("new"), 0o600); err != nil {
@@ -264,7 +272,7 @@ func TestATokenIsReplacedByReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]int{"old": 401, "new": 200} {
-		if code, _ := s.do(t, http.MethodPost, "/api/v1/WriteMirrorStates", token, "{}"); code != want {
+		if code, _ := s.do(t, http.MethodPost, "/api/v1/WriteMirrorStates", token, `{"MirrorName":"east"}`); code != want {
 			t.Errorf("token %s: %d, want %d", token, code, want)
 		}
 	}
@@ -281,6 +289,10 @@ func TestBadRequestsAreTold(t *testing.T) {
 		{"empty", "/api/v1/ReadMirrorStates", "", 400, "EOF"},
 		{"two values", "/api/v1/ReadMirrorStates", "{}{}", 400, "follows"},
 		{"wrong type", "/api/v1/ReadMirrorStates", `{"MirrorName":1}`, 400, "MirrorName"},
+		{"no mirror to read", "/api/v1/ReadMirrorStates", `{"Topics":[{"Name":"t"}]}`, 400, "MirrorName"},
+		{"no mirror to write", "/api/v1/WriteMirrorStates", `{"StoppedTopics":["t"]}`, 400, "MirrorName"},
+		{"unknown field of a read", "/api/v1/ReadMirrorStates", `{"MirrorName":"east","Topics":[{"Name":"t","Partition":[0]}]}`, 400, "Partition"},
+		{"unknown field of a write", "/api/v1/WriteMirrorStates", `{"MirrorName":"east","Stopped":["t"]}`, 400, "Stopped"},
 		{"no state", "/api/v1/WriteMirrorStates", `{"Topics":[{"Name":"t","Partitions":[{"PartitionIndex":3}]}]}`, 400, "t-3: State is missing"},
 		{"too large", "/api/v1/ReadMirrorStates", `"` + strings.Repeat("x", maxBody) + `"`, 413, "too large"},
 		{"unknown verb", "/api/v1/commands", `{"verb":"delete","mirror":"east","topics":["x"]}`, 400, "delete"},

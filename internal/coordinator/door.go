@@ -12,6 +12,12 @@ import (
 
 // ReadMirrorStates answers from the view of this instance, which follows all shards: any instance may be asked.
 func (c *Coordinator) ReadMirrorStates(_ context.Context, req mirror.ReadMirrorStatesRequest) (resp mirror.ReadMirrorStatesResponse) {
+	if n := c.view.Shards(); n > 0 && c.view.Loaded(mirror.ShardOfMirror(req.MirrorName, n)) {
+		if _, ok := c.view.Mirror(req.MirrorName); !ok {
+			message := fmt.Sprintf("there is no mirror %q", req.MirrorName)
+			resp.ErrorCode, resp.ErrorMessage = mirror.CodeUnknownTopicOrPartition, &message
+		}
+	}
 	for _, t := range req.Topics {
 		result := mirror.ReadTopicResult{Name: t.Name}
 		for _, p := range t.Partitions {

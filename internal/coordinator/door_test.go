@@ -21,6 +21,12 @@ func TestDoor(t *testing.T) {
 	if p := read.Topics[0].Partitions; p[0].State != mirror.Mirroring || p[0].ErrorCode != 0 || p[1].ErrorCode != 3 || read.Topics[1].Partitions[0].ErrorCode != 3 {
 		t.Errorf("%+v", read)
 	}
+	nowhere := i.c.ReadMirrorStates(t.Context(), mirror.ReadMirrorStatesRequest{MirrorName: "nope", Topics: []mirror.ReadTopic{
+		{Name: "orders", Partitions: []mirror.ReadPartition{{PartitionIndex: 0}}},
+	}})
+	if nowhere.ErrorCode != 3 || nowhere.ErrorMessage == nil || nowhere.Topics[0].Partitions[0].ErrorCode != 3 || read.ErrorCode != 0 {
+		t.Errorf("of a mirror that does not exist: %+v", nowhere)
+	}
 	write := func(index int32, to mirror.State, epoch *int32) mirror.WritePartitionResult {
 		resp := i.c.WriteMirrorStates(t.Context(), mirror.WriteMirrorStatesRequest{MirrorName: "east", Topics: []mirror.WriteTopic{
 			{Name: "orders", Partitions: []mirror.WritePartition{{PartitionIndex: index, LastMirrorEpoch: -1, State: to, StateEpoch: epoch}}},
