@@ -55,7 +55,7 @@ func (c *connection) open(cmd *cobra.Command) (*control.Operator, error) {
 func (c *connection) resolve() (*config.Config, mirror.Connection, error) {
 	file := c.configFile
 	if file == "" && c.bootstrap == "" {
-		file = os.Getenv("MIRRORD_CONFIG")
+		file = os.Getenv(config.ConfigVariable)
 	}
 	var cfg *config.Config
 	var where mirror.Connection

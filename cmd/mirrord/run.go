@@ -37,7 +37,7 @@ does not work, never ends it; only a bad file does (exit code 2).`,
 // configured takes the configuration file from the environment where no flag names it.
 func configured(cmd *cobra.Command, file *string) error {
 	if *file == "" {
-		*file = os.Getenv("MIRRORD_CONFIG")
+		*file = os.Getenv(config.ConfigVariable)
 	}
 	if *file == "" {
 		return usage(cmd.CommandPath() + " needs --config or MIRRORD_CONFIG")

@@ -155,6 +155,43 @@ func TestMistakeInTheEnvironmentNamesTheVariable(t *testing.T) {
 	}
 }
 
+// TestVariablesThatAreNoKeysAreMistakes: what is misspelt would be ignored, what is somebody else's must be.
+func TestVariablesThatAreNoKeysAreMistakes(t *testing.T) {
+	for name, want := range map[string]string{
+		"MIRRORD_DESTINATION_BOOTSTRAP_SERVER":       "unknown key; did you mean MIRRORD_DESTINATION_BOOTSTRAP_SERVERS?",
+		"MIRRORD_TROTTLE":                            "unknown key; did you mean MIRRORD_THROTTLE?",
+		"MIRRORD_LOG":                                "unknown key; did you mean MIRRORD_LOG_LEVEL?",
+		"MIRRORD_HTTP_NOTHING_OF_THE_KIND":           "unknown key",
+		"MIRRORD_MIRRORS_0_TOPIC_INCLUDE":            "unknown key; did you mean MIRRORD_MIRRORS_0_TOPICS_INCLUDE?",
+		"MIRRORD_MIRRORS_1_SOURCE_BOOTSTRAP_SERVERS": "there is no such mirror: mirrors are counted from 0 without a gap, and one that is not in the file needs MIRRORD_MIRRORS_1_NAME",
+		"MIRRORD_MIRRORS_2_NAME":                     "there is no such mirror: ",
+		"MIRRORD_CONFIG":                             "",
+		"MIRRORD_STORM":                              "",
+		"MIRRORD_KAFKA_JARS":                         "",
+		"MIRRORD_COMMAND_SECRET_0":                   "",
+		"MIRRORD_EAST_PASSWORD":                      "",
+		"MIRRORD_SERVICE_HOST":                       "",
+		"MIRRORD_HTTP_SERVICE_PORT_METRICS":          "",
+		"MIRRORD_HTTP_PORT_9464_TCP_ADDR":            "",
+		"MIRRORDX_LOG":                               "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "x")
+			_, err := load(t, least+"mirrors: [{name: east, source: {bootstrap_servers: [s:1]}}]\n")
+			switch {
+			case want == "" && err != nil:
+				t.Errorf("refused: %v", err)
+			case want != "" && (err == nil || !strings.HasPrefix(err.Error(), name+": "+want)):
+				t.Errorf("got %v, want %s", err, want)
+			}
+		})
+	}
+	t.Setenv("MIRRORD_HTTP_PORT", "tcp://10.0.0.1:80")
+	if _, err := load(t, least); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestMissingFile(t *testing.T) {
 	_, err := Load(filepath.Join(t.TempDir(), "absent.yaml"))
 	if _, ok := errors.AsType[*Mistakes](err); !ok || !strings.Contains(err.Error(), "absent.yaml: no such file") {

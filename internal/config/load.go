@@ -15,8 +15,7 @@ import (
 )
 
 // EnvPrefix begins the environment variables that override keys: destination.bootstrap_servers is
-// MIRRORD_DESTINATION_BOOTSTRAP_SERVERS, mirrors[0].name is MIRRORD_MIRRORS_0_NAME. Unknown variables with it are no
-// mistake, for container platforms invent some after the service's name.
+// MIRRORD_DESTINATION_BOOTSTRAP_SERVERS, mirrors[0].name is MIRRORD_MIRRORS_0_NAME.
 const EnvPrefix = "MIRRORD"
 
 // Load reads and checks a file; the environment overrides it. The error is *Mistakes, also for a file that cannot be
@@ -67,6 +66,7 @@ func parse(data []byte, path string) (*Config, error) {
 		cfg.Mirrors = append(cfg.Mirrors, d)
 	}
 	l.crossCheck(&cfg)
+	l.checkEnvironment(len(cfg.Mirrors))
 	if err := l.result(filepath.Base(path)); err != nil {
 		return nil, err
 	}

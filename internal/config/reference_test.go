@@ -40,7 +40,8 @@ reads with; ` + "`configs/mirrord.yaml`" + ` spells out the same keys with their
 
 - Every key can be given by the environment as well, which wins over the file: ` + "`destination.bootstrap_servers`" + ` is
   ` + "`MIRRORD_DESTINATION_BOOTSTRAP_SERVERS`" + `, key ` + "`name`" + ` of the first mirror is ` + "`MIRRORD_MIRRORS_0_NAME`" + `. Lists are separated by
-  commas, or written as a YAML list.
+  commas, or written as a YAML list. A variable that begins with a section, like ` + "`MIRRORD_HTTP_`" + `, or is nearly a key, and is
+  none, is a mistake; others are left alone.
 - Durations have a unit (` + "`100ms`, `30s`, `5m`" + `), sizes are bytes or have one (` + "`10MiB`, `1GiB`, `500kB`" + `).
 - Paths are relative to the folder of the file. Files must exist when the configuration is read.
 - Secrets are never in the file: it names the files that hold them. They are read again at each connection, so a changed
