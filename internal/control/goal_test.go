@@ -132,6 +132,27 @@ func TestAGoneTopicIsNotLevel(t *testing.T) {
 	}
 }
 
+// A state topic that nobody has filled says nothing about which mirrors there are.
+func TestAnEmptyStateTopicIsNoAnswer(t *testing.T) {
+	claim := func(shard int32) statestore.Record { return statestore.ShardClaim{ShardIndex: shard, Number: 1} }
+	pause := Request{Command: mirror.Command{Verb: mirror.VerbPause, Mirror: "east"}}
+	for _, tt := range []struct {
+		name    string
+		records []statestore.Record
+		says    string
+	}{
+		{"empty", nil, "2 of 2 shards"},
+		{"half", []statestore.Record{claim(0)}, "1 of 2 shards"},
+		{"whole", []statestore.Record{claim(0), claim(1)}, "there is no mirror"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if err := refuseEarly(statestore.ViewOf(2, tt.records...), pause); err == nil || !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%v, want %q", err, tt.says)
+			}
+		})
+	}
+}
+
 // A dry run refuses what the command would refuse, in its words.
 func TestDryRunRefusesLikeTheCommand(t *testing.T) {
 	draining := func(t *statestore.Topic) { t.Drain = true }

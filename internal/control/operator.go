@@ -78,9 +78,10 @@ func (o *Operator) load(ctx context.Context) (*statestore.Reader, error) {
 		}
 	})
 	defer slow.Stop()
-	err := r.Load(ctx)
+	err := o.settledState(ctx, r)
+	_, told := errors.AsType[*Failure](err)
 	switch {
-	case err == nil, errors.Is(err, statestore.ErrNoState):
+	case err == nil, told, errors.Is(err, statestore.ErrNoState):
 		return r, err
 	case ctx.Err() != nil:
 		return nil, Unreachable("destination", mirror.Errorf(mirror.Unreachable, "%w", err))
@@ -97,6 +98,9 @@ func (o *Operator) loaded(ctx context.Context) (*statestore.View, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if why := incomplete(r.View()); why != "" {
+		return nil, failure(ExitFailed, "%s", why)
 	}
 	for shard, bad := range r.View().BadRecords() {
 		o.tell("shard %d %s", shard, bad)

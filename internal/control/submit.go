@@ -88,6 +88,8 @@ func refuseEarly(v *statestore.View, req Request) error {
 	switch {
 	case req.Verb == mirror.VerbCreate && exists:
 		return failure(ExitFailed, "mirror %s exists already", req.Mirror)
+	case req.Verb != mirror.VerbCreate && !exists && incomplete(v) != "":
+		return failure(ExitFailed, "whether there is a mirror %q is not known: %s", req.Mirror, incomplete(v))
 	case req.Verb != mirror.VerbCreate && !exists:
 		return failure(ExitFailed, "there is no mirror %q", req.Mirror)
 	}

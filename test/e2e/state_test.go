@@ -166,6 +166,10 @@ func TestStateTopicLost(t *testing.T) {
 	m.Do("stop", "--mirror", "east", "--topics", "stopped")
 	_, err := p.D.Admin().DeleteTopics(context.Background(), statestore.StateTopic)
 	must(t, err)
+	for range 3 { // while it is being put back, nobody hears that there is nothing
+		says(t, "list", m.Do("list").Out, "east", "MIRRORING 2, PAUSED 2, STOPPED 2")
+	}
+	m.Do("pause", "--mirror", "east", "--topics", "paused")
 	for _, topic := range topics {
 		p.S.Send(t, nil, Numbered(topic, 0, 50, 50)...)
 	}
