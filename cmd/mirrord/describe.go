@@ -5,6 +5,7 @@ import (
 
 	"mirrord/internal/config"
 	"mirrord/internal/control"
+	"mirrord/internal/daemon"
 	"mirrord/internal/mmm"
 )
 
@@ -73,13 +74,21 @@ func verifyCommand() *cobra.Command {
 		Use:   "verify --mirror NAME [--topics LIST] [--full] [--json]",
 		Short: "Compare both sides record by record",
 		Long: `Compare both sides record by record over the range that both hold: offset, timestamp, key, value and headers. Without --full
-the ends of each log and a sample are read. Reads the source too, with the secrets of this host (see --config). Exit code 1:
-there is a difference.`,
+the ends of each log and a sample are read. Reads the source too, with the secrets of this host (see --config), within the
+memory_limit of that file. Exit code 1: there is a difference.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := need(cmd, "mirror"); err != nil {
 				return err
 			}
 			opts.Topics = config.SplitList(topics)
+			cfg, _, err := c.resolve()
+			if err != nil {
+				return err
+			}
+			if cfg != nil {
+				opts.MemoryLimit = cfg.MemoryLimit
+				daemon.BoundMemory(cfg.MemoryLimit)
+			}
 			return c.look(cmd, asJSON, func(o *control.Operator) error { return o.Verify(cmd.Context(), opts, c.source) })
 		},
 	}

@@ -13,7 +13,8 @@ type comparison struct {
 	last     int64 // up to where a stopped partition was mirrored; −1: unknown
 	counted  func(records int64)
 	from, to int64
-	cleaned  bool        // compaction: a record that one side lacks may have been superseded
+	cleaned  bool // compaction: a record that one side lacks may have been superseded
+	keysMax  int
 	keys     *superseded // nil: not followed, since not every record is read
 
 	records   int64
@@ -32,7 +33,7 @@ func (c *comparison) compare(ctx context.Context, full bool) (err error) {
 	c.to = max(c.from, min(c.high(), c.decided()))
 	c.tellEnds()
 	if full && c.cleaned {
-		c.keys = newSuperseded(keysMax)
+		c.keys = newSuperseded(c.keysMax)
 	}
 	parts, read := windows(c.from, c.to, full), int64(0)
 	for _, w := range parts {

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// keysMax is how many keys are followed at once: about 50 MB. keysListed is how many are told by name.
 const (
-	keysMax    = 1 << 21
-	keysListed = 10
+	keyBytes   = 64 // that following a key takes
+	keysListed = 10 // told by name
 )
 
 // superseded follows the keys of records that only one side of a compacted topic holds. Such a record is fine once a

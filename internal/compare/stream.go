@@ -94,6 +94,7 @@ func (s *stream) fetch(ctx context.Context) error {
 	if s.single {
 		return errShort
 	}
+	s.rest, s.item = nil, item{} // or a large batch and the next one are held at once
 	c := s.side.read(ctx, []position{s.position()}, s.maxBytes)[0]
 	if kafka.OutOfRange(c.err) {
 		return s.overtaken(ctx)

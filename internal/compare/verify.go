@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,8 @@ import (
 // How Verify reads: several partitions at once, large answers, and, without Full, the ends of a log and some windows
 // between.
 const (
-	verifyParallel = 8
+	verifyParallel = 8        // at most
+	verifyMemory   = 64 << 20 // that each takes: half of it for keys, the other for answers and the batches in them
 	verifyBytes    = 2 << 20
 	wholeBelow     = 20_000 // offsets; a shorter log is read whole anyway
 	endWindow      = 2_000
@@ -48,6 +50,8 @@ type verification struct {
 	codec    recordbatch.Codec
 	mirror   string
 	options  Options
+	workers  int // partitions compared at once
+	keysMax  int // keys of each that are followed at once
 	targets  []mirror.Target
 	rows     []Row // of what need not be read, then of all
 
@@ -98,10 +102,11 @@ func (v *verification) told(topic string, partition int32, detail string) {
 
 func (v *verification) run(ctx context.Context) []Row {
 	v.began, v.progress.Partitions = time.Now(), len(v.targets)
+	v.share()
 	all := pairs(v.src, v.dst, v.codec, v.targets)(ctx)
 	queue := make(chan *pair)
 	var wg sync.WaitGroup
-	for range verifyParallel {
+	for range v.workers {
 		wg.Go(func() {
 			for p := range queue {
 				v.done(v.partition(ctx, p))
@@ -115,6 +120,13 @@ func (v *verification) run(ctx context.Context) []Row {
 	wg.Wait()
 	sortRows(v.rows)
 	return v.rows
+}
+
+// share divides the memory among as many partitions as can be at work.
+func (v *verification) share() {
+	memory := max(verifyMemory, cmp.Or(v.options.MemoryLimit, 512<<20))
+	v.workers = max(1, min(verifyParallel, len(v.targets), int(memory/verifyMemory)))
+	v.keysMax = int(memory / 2 / int64(v.workers) / keyBytes)
 }
 
 func (v *verification) done(r Row) {
@@ -146,7 +158,7 @@ func (v *verification) partition(ctx context.Context, p *pair) Row {
 	if v.options.LastMirror != nil {
 		last = v.options.LastMirror(p.dstTP.Topic, p.dstTP.Partition)
 	}
-	c := &comparison{pair: p, last: last.Offset, diff: noFinding, counted: v.counted}
+	c := &comparison{pair: p, last: last.Offset, diff: noFinding, counted: v.counted, keysMax: v.keysMax}
 	err := p.boundsErr()
 	if err == nil {
 		err = c.compare(ctx, v.options.Full)

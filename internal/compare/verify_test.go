@@ -347,3 +347,19 @@ func TestSupersededJudgesEveryKeyInBoundedMemory(t *testing.T) {
 		t.Errorf("first lost %d, first dead %d", lost[0], dead[0])
 	}
 }
+
+// What all partitions at work may hold stays within the limit, and each has enough to get on with.
+func TestVerifySharesItsMemory(t *testing.T) {
+	for _, limit := range []int64{16 << 20, 64 << 20, 200 << 20, 512 << 20, 8 << 30} {
+		for _, partitions := range []int{1, 3, 1000} {
+			v := &verification{options: Options{MemoryLimit: limit}, targets: make([]mirror.Target, partitions)}
+			v.share()
+			if v.workers < 1 || v.workers > partitions || v.workers > 1 && int64(v.workers)*verifyMemory > limit {
+				t.Errorf("limit %d, %d partitions: %d at work", limit, partitions, v.workers)
+			}
+			if keys := int64(v.workers) * int64(v.keysMax) * keyBytes; keys > max(limit, verifyMemory)/2 || v.keysMax < 100_000 {
+				t.Errorf("limit %d, %d partitions: %d bytes for keys, %d keys of each", limit, partitions, keys, v.keysMax)
+			}
+		}
+	}
+}

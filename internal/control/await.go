@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"mirrord/internal/mirror"
 	"mirrord/internal/statestore"
@@ -81,19 +82,35 @@ func count[N int | int64](n N, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// progressLine is one line on a terminal that is written over and over.
+// progressLine is one line on a terminal that is written over and over; elsewhere a line now and then.
 type progressLine struct {
 	operator *Operator
 	width    int
+	last     time.Time
 }
 
+// progressPause is between two lines where there is no terminal.
+const progressPause = 30 * time.Second
+
 func (p *progressLine) show(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
 	if !p.operator.Terminal {
+		p.line(text, time.Now())
 		return
 	}
-	text := fmt.Sprintf(format, args...)
 	fmt.Fprintf(p.operator.Err, "\r%s%s", text, strings.Repeat(" ", max(0, p.width-len(text))))
 	p.width = len(text)
+}
+
+// line prints what has been reached, unless it has done so a moment ago or has just begun.
+func (p *progressLine) line(text string, now time.Time) {
+	switch {
+	case p.last.IsZero():
+		p.last = now
+	case now.Sub(p.last) >= progressPause:
+		p.last = now
+		fmt.Fprintln(p.operator.Err, text)
+	}
 }
 
 // end wipes the line.

@@ -22,6 +22,8 @@ type VerifyOptions struct {
 	Mirror string
 	Topics []string // items; empty: all
 	Full   bool
+	// MemoryLimit bounds what is held of the logs, in bytes; 0: the default.
+	MemoryLimit int64
 }
 
 // Verify compares both sides of a mirror's topics record by record. Differences are a Failure.
@@ -37,7 +39,7 @@ func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSour
 	}
 	line := progressLine{operator: o}
 	rows, err := compare.Verify(ctx, src, o.Destination, opts.Mirror, topics, compare.Options{
-		Full: opts.Full,
+		Full: opts.Full, MemoryLimit: opts.MemoryLimit,
 		LastMirror: func(topic string, partition int32) mirror.Position {
 			return lastMirror(v, opts.Mirror, topic, partition)
 		},

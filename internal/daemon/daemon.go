@@ -123,7 +123,7 @@ func New(cfg *config.Config, opts Options) (*Daemon, error) {
 
 // open builds all that has to be closed again.
 func (d *Daemon) open() (err error) {
-	d.undo.push("memory limit", boundMemory(d.cfg.MemoryLimit))
+	d.undo.push("memory limit", BoundMemory(d.cfg.MemoryLimit))
 	if d.destination, err = d.openDestination(); err != nil {
 		return err
 	}

@@ -9,9 +9,9 @@ import (
 // some ten thousand partitions, garbage not yet collected. SPEC §13 allows 100 MiB; the rest is the runtime's own.
 const overhead = 72 << 20
 
-// boundMemory makes the collector work harder as the process nears its limit, instead of letting the heap double. What
-// an operator sets by environment wins. It returns what puts the old values back.
-func boundMemory(memoryLimit int64) (restore func() error) {
+// BoundMemory makes the collector work harder as the process nears its limit, instead of letting the heap double. What
+// an operator sets by environment wins (GOMEMLIMIT). It returns what puts the old values back.
+func BoundMemory(memoryLimit int64) (restore func() error) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() error { return nil }
 	}

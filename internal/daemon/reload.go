@@ -41,7 +41,7 @@ func (d *Daemon) reloadOnce() {
 	changed := config.Changed(d.cfg, next)
 	d.parts.declare(next.Mirrors)
 	d.parts.setLimits(next.MemoryLimit, next.Throttle)
-	boundMemory(next.MemoryLimit)
+	BoundMemory(next.MemoryLimit)
 	if d.opts.Level != nil {
 		d.opts.Level.Set(parseLevel(next.Log))
 	}

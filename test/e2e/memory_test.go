@@ -64,6 +64,31 @@ func TestMemoryStaysBounded(t *testing.T) {
 	m.bounded()
 }
 
+// Batches of a third of the memory limit: a daemon and a comparison hold few of them at once.
+func TestMemoryHoldsFewLargeBatches(t *testing.T) {
+	t.Parallel()
+	partitions, each := int32(6), 2
+	if os.Getenv("MIRRORD_STORM") != "" {
+		partitions, each = 12, 5
+	}
+	const batch = 20 << 20
+	p := SharedPair(t)
+	p.S.Topic(t, "t", partitions, "max.message.bytes", "40000000")
+	value := make([]byte, batch)
+	_, _ = rand.Read(value)
+	raw, err := NoProducer(&kgo.Record{Value: value, Timestamp: time.Now()}).Encode()
+	must(t, err)
+	for i := range partitions * int32(each) {
+		must(t, p.S.ProduceRaw(context.Background(), "t", i%partitions, raw))
+	}
+	set := p.Mirror("t")
+	set.Extra = []string{fmt.Sprintf("memory_limit: %d", memoryLimit)}
+	m := NewDaemon(t, set)
+	m.Start()
+	AwaitLevel(t, p.S, p.D, 2*time.Minute, "t")
+	m.bounded()
+}
+
 // Records that compress 100:1, in many partitions: as they are, and where each batch has to be opened and encoded again
 // since its topic has LogAppendTime. Limits count compressed bytes; memory must not follow what they inflate to.
 func TestB093_MemoryDoesNotFollowTheCompressionRatio(t *testing.T) {
