@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"mirrord/internal/compare"
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
+	"mirrord/internal/mmm"
 	"mirrord/internal/promote"
 	"mirrord/internal/statestore"
 )
@@ -59,8 +59,8 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 	}
 	began := time.Now()
 	opposite, err := e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source, time.Time{})
-	if err == nil && slices.ContainsFunc(of, func(i int) bool { return opposite.loop(targets[i].Topic) != nil }) {
-		// It may have been stopped there a moment ago, and the verdict is for good.
+	if err == nil && slices.ContainsFunc(of, func(i int) bool { return opposite.Loop(targets[i].Topic) != nil || opposite.Dormant(targets[i].Topic) }) {
+		// It may have been stopped or begun there a moment ago, and the verdict is for good.
 		opposite, err = e.opposites.of(ctx, targets[of[0]].Mirror.Name, e.destination, source, began)
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 	}
 	var candidates []mirror.Target
 	for _, i := range of {
-		if errs[i] = opposite.loop(targets[i].Topic); errs[i] == nil {
+		if errs[i] = opposite.Loop(targets[i].Topic); errs[i] == nil {
 			candidates = append(candidates, targets[i])
 		}
 	}
@@ -98,11 +98,20 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 
 // lastMirrored is the position up to which both logs are known to have agreed: as this mirror recorded it when it was
 // stopped, or, on failback, as the mirror in the other direction did.
-func (e *effects) lastMirrored(opposite opposite, t mirror.Target) mirror.Position {
+func (e *effects) lastMirrored(opposite mmm.Opposite, t mirror.Target) mirror.Position {
 	if at, ok := e.view.LastMirror(t.Partition); ok {
 		return at
 	}
-	return opposite.lastMirrored(t.Topic, t.Index)
+	return opposite.LastMirrored(t.Topic, t.Index)
+}
+
+// opposite is what the source of a mirror says now about mirroring the other way.
+func (e *effects) opposite(ctx context.Context, m statestore.Mirror) (mmm.Opposite, error) {
+	source, err := e.source(m.Definition)
+	if err != nil {
+		return mmm.Opposite{}, err
+	}
+	return e.opposites.of(ctx, m.Name, e.destination, source, time.Now())
 }
 
 // promote is the effect of STOPPING.
@@ -182,39 +191,6 @@ func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topi
 	return compare.Export(ctx, e.destination, tp, from, -1, w)
 }
 
-// opposite is what the source's own state topic says about mirroring from our destination to it: known after a failover,
-// when the direction is turned round.
-type opposite struct {
-	view    *statestore.View
-	mirrors []string // those whose source is our destination
-}
-
-// lastMirrored is the last position of a topic's partition that was mirrored from our destination to the source.
-func (o opposite) lastMirrored(topic string, partition int32) mirror.Position {
-	for _, name := range o.mirrors {
-		t, ok := o.view.Topic(name, topic)
-		if !ok {
-			continue
-		}
-		at, ok := o.view.LastMirror(mirror.Partition{Mirror: name, TopicID: t.SourceID, Index: partition})
-		if ok {
-			return at
-		}
-	}
-	return mirror.NoPosition
-}
-
-// loop is an error if the source still takes the topic from our destination: records would go in a circle.
-func (o opposite) loop(topic string) error {
-	for _, name := range o.mirrors {
-		if t, ok := o.view.Topic(name, topic); ok && (t.Wish != mirror.Stopped || !t.Promoted) {
-			return mirror.Errorf(mirror.Loop, "topic %s would go in a circle: mirror %s on the source takes it from this cluster", topic, name).
-				WithHint("stop it there first: mirrord stop --mirror " + name + " --topics " + topic)
-		}
-	}
-	return nil
-}
-
 const (
 	oppositeFresh   = 5 * time.Second // an answer serves so long: the partitions of a mirror align in batches
 	oppositeTimeout = 30 * time.Second
@@ -230,12 +206,12 @@ type oppositeLook struct {
 	began time.Time
 	done  chan struct{}
 	at    time.Time // when done
-	found opposite
+	found mmm.Opposite
 	err   error
 }
 
 // of asks for the opposite of a mirror, unless somebody is asking or has just done so, and not before since.
-func (o *opposites) of(ctx context.Context, mirrorName string, destination, source *kafka.Cluster, since time.Time) (opposite, error) {
+func (o *opposites) of(ctx context.Context, mirrorName string, destination, source *kafka.Cluster, since time.Time) (mmm.Opposite, error) {
 	o.mu.Lock()
 	if o.known == nil {
 		o.known = map[string]*oppositeLook{}
@@ -248,7 +224,7 @@ func (o *opposites) of(ctx context.Context, mirrorName string, destination, sour
 			// Others wait for the answer too, so the first one's leaving must not end it.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), oppositeTimeout)
 			defer cancel()
-			l.found, l.err = readOpposite(ctx, destination, source)
+			l.found, l.err = mmm.ReadOpposite(ctx, destination, source)
 			l.at = time.Now()
 			close(l.done)
 		}()
@@ -258,28 +234,6 @@ func (o *opposites) of(ctx context.Context, mirrorName string, destination, sour
 	case <-l.done:
 		return l.found, l.err
 	case <-ctx.Done():
-		return opposite{}, context.Cause(ctx)
+		return mmm.Opposite{}, context.Cause(ctx)
 	}
-}
-
-// readOpposite reads the source's state topic. That there is none, or none that may be read, means that nothing is known.
-func readOpposite(ctx context.Context, destination, source *kafka.Cluster) (opposite, error) {
-	id, err := destination.ID(ctx)
-	if err != nil {
-		return opposite{}, fmt.Errorf("ask the destination for its id: %w", err)
-	}
-	view, err := statestore.Load(ctx, source)
-	if errors.Is(err, statestore.ErrNoState) || kafka.Authorization(err) {
-		return opposite{}, nil
-	}
-	if err != nil {
-		return opposite{}, fmt.Errorf("read the source's %s: %w", statestore.StateTopic, err)
-	}
-	out := opposite{view: view}
-	for _, m := range view.Mirrors() {
-		if m.LearntClusterID == id {
-			out.mirrors = append(out.mirrors, m.Name)
-		}
-	}
-	return out, nil
 }

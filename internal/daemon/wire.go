@@ -83,6 +83,7 @@ func (d *Daemon) wire() parts {
 		Changed:    func() <-chan struct{} { return c.Changed() },
 		Fresh:      view.Fresh,
 		Commanded:  view.Commanded,
+		Opposite:   e.opposite,
 		Tail:       e.tail,
 		Event:      d.events.Add,
 		Log:        d.component("metadata"),

@@ -168,24 +168,24 @@ func TestALoopThroughTheSourceIsRefused(t *testing.T) {
 	view := func(wish mirror.State, promoted bool) *statestore.View {
 		return statestore.ViewOf(1,
 			statestore.Mirror{Definition: mirror.DefaultDefinition("back"), LearntClusterID: "us"},
-			statestore.Topic{Mirror: "back", Name: "orders", SourceID: id, Wish: wish, Promoted: promoted},
+			statestore.Topic{Mirror: "back", Name: "orders", SourceID: id, DestinationID: id, Partitions: 2, Wish: wish, Promoted: promoted},
 			statestore.LastMirrorEpoch{Partition: mirror.Partition{Mirror: "back", TopicID: id, Index: 1}, Position: mirror.Position{LeaderEpoch: 3, Offset: 44}})
 	}
-	running := opposite{view(mirror.Mirroring, false), []string{"back"}}
-	if err := running.loop("orders"); mirror.KindOf(err) != mirror.Loop {
+	running := mmm.OppositeIn(view(mirror.Mirroring, false), "us")
+	if err := running.Loop("orders"); mirror.KindOf(err) != mirror.Loop {
 		t.Errorf("running: %v", err)
 	}
-	if err := running.loop("other"); err != nil {
+	if err := running.Loop("other"); err != nil {
 		t.Errorf("another topic: %v", err)
 	}
-	stopped := opposite{view(mirror.Stopped, true), []string{"back"}}
-	if err := stopped.loop("orders"); err != nil {
+	stopped := mmm.OppositeIn(view(mirror.Stopped, true), "us")
+	if err := stopped.Loop("orders"); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
-	if got := stopped.lastMirrored("orders", 1); got != (mirror.Position{LeaderEpoch: 3, Offset: 44}) {
+	if got := stopped.LastMirrored("orders", 1); got != (mirror.Position{LeaderEpoch: 3, Offset: 44}) {
 		t.Errorf("last mirrored position: %+v", got)
 	}
-	if got := stopped.lastMirrored("orders", 0); got != mirror.NoPosition {
+	if got := stopped.LastMirrored("orders", 0); got != mirror.NoPosition {
 		t.Errorf("of an unknown partition: %+v", got)
 	}
 }

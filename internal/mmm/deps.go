@@ -52,6 +52,8 @@ type Deps struct {
 	Fresh func() bool
 	// Commanded tells that commands had been given on this destination before this instance first read it.
 	Commanded func() bool
+	// Opposite asks a mirror's source, now, what it mirrors from here. Nil: nothing.
+	Opposite func(ctx context.Context, m statestore.Mirror) (Opposite, error)
 	// Tail writes the records of a destination partition that the source does not share, one a line, and counts them.
 	Tail func(ctx context.Context, mirrorName string, t statestore.Topic, partition int32, w io.Writer) (records int64, err error)
 	// Event tells an operator's history what happened.

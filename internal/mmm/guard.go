@@ -119,14 +119,16 @@ func (l *loop) tellGuard(ctx context.Context) {
 }
 
 // guarded lists the topics that are to have the guard: all that are not promoted, apart from those that were never
-// taken over because they are not what the source has.
+// taken over because they are not what the source has, or would go in a circle.
 func (l *loop) guarded() (topics []string) {
 	if !l.guardUsable() {
 		return nil
 	}
+	own := readLedger(l.deps.View.ACLs(l.name))[ownedGuard]
 	for _, t := range l.deps.View.Topics(l.name) {
 		foreign := t.Finding.Message != "" && t.Finding.Kind == mirror.Diverged
-		if !t.DestinationID.IsZero() && !promoted(t) && !foreign && !wishLost(t) {
+		circular := t.Finding.Message != "" && t.Finding.Kind == mirror.Loop || !l.circles.allows(t)
+		if !t.DestinationID.IsZero() && !promoted(t) && !foreign && !wishLost(t) && (!circular || own[guardOf(t.Name)]) {
 			topics = append(topics, t.Name)
 		}
 	}

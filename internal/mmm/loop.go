@@ -51,6 +51,7 @@ type loop struct {
 	seeding       map[string]bool      // topics whose cleanup policy looks like seeding
 	retention     time.Duration        // of committed offsets at the destination; 0: not known yet
 	guard         guardState
+	circles       circles              // of the running cycle
 	groupSaid     map[string]time.Time // when a group was last told to be skipped
 	groupSkipped  map[string]bool      // by the last pass
 }
@@ -215,6 +216,11 @@ func (l *loop) refresh(ctx context.Context, seen observation) {
 		l.settle(ctx, StepTopics)
 		return
 	}
+	m, ok := l.deps.View.Mirror(l.name)
+	if !ok {
+		return
+	}
+	l.circles = l.lookForCircles(ctx, m, seen.topics, d)
 	l.learnGuard(ctx, d)
 	l.topics(ctx, seen, d)
 	prepared := l.configs(ctx, seen, d)

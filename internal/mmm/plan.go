@@ -85,6 +85,8 @@ func Preview(ctx context.Context, cfg Config, src, dst *kafka.Cluster, view View
 	if err != nil {
 		return p, err
 	}
+	l.deps.Opposite = func(ctx context.Context, _ statestore.Mirror) (Opposite, error) { return ReadOpposite(ctx, dst, src) }
+	l.circles = l.lookForCircles(ctx, m, seen.topics, d)
 	v := preview{loop: l, mirror: m, seen: seen, destination: d, plan: &p}
 	v.topics()
 	v.configs(ctx)
@@ -141,7 +143,7 @@ func (v preview) topics() {
 
 func (v preview) configs(ctx context.Context) {
 	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
-		if !followsSettings(t) || !v.destination.same(t) {
+		if !followsSettings(t) || !v.destination.same(t) || !v.loop.circles.allows(t) {
 			continue
 		}
 		plan, ok := v.loop.planConfigs(ctx, v.mirror, t, v.seen, v.destination)

@@ -27,7 +27,7 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 	left := map[string]bool{}
 	var lowered []string
 	for _, t := range l.deps.View.Topics(l.name) {
-		if !followsSettings(t) || !d.same(t) || busy[t.Name] {
+		if !followsSettings(t) || !d.same(t) || busy[t.Name] || !l.circles.allows(t) {
 			delete(l.seeding, t.Name)
 			continue
 		}

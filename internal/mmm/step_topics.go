@@ -39,7 +39,7 @@ func (l *loop) topicsInput(m statestore.Mirror, source catalog, d destinationSee
 		states[p.Topic] = append(states[p.Topic], p)
 	}
 	return topicsInput{
-		mirror: m, topics: l.deps.View.Topics(l.name), source: source, destination: d.topics, asked: d.asked, states: states,
+		mirror: m, circles: l.circles, topics: l.deps.View.Topics(l.name), source: source, destination: d.topics, asked: d.asked, states: states,
 		trouble: l.trouble, busy: l.recreating.list(), young: l.young(d.topics), taken: func(topic string) (string, bool) { return takenBy(l.deps.View, l.name, topic) },
 	}
 }

@@ -46,6 +46,7 @@ type topicsInput struct {
 	busy                map[string]bool                         // topics that are being recreated just now
 	young               map[string]bool                         // topics that were created and are not shown by the brokers yet
 	asked               map[string]bool                         // topics that the destination was asked for; nil: all
+	circles             circles                                 // what the source takes from here
 }
 
 // topicPlan is what is to be done about one topic, in the order of the fields. If a deed is refused, before is kept and
@@ -210,6 +211,7 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 	case d.internal:
 		p.after = p.before
 		p.after.Message = "the destination has an internal topic of this name"
+	case in.circular(&p, d, s):
 	case d.partitions > s.partitions:
 		p.after.DestinationID = d.id
 		p.after.Finding = statestore.Finding{
@@ -226,12 +228,34 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 	return p
 }
 
+// circular decides about a topic that would go in a circle, or of which that is not known: nothing is begun. The topic that
+// is there is named all the same, for the partitions to fail.
+func (in topicsInput) circular(p *topicPlan, d, s topicInfo) bool {
+	f, known := in.circles.finding(p.before.Name)
+	switch {
+	case !known:
+		p.after = p.before
+		if err := in.circles.err; err != nil {
+			p.after.Message = "whether it would go in a circle is not known: " + err.Error()
+		}
+	case f.Message != "":
+		p.after.Finding = f
+		if p.before.DestinationID.IsZero() {
+			p.after.DestinationID, p.after.Unready, p.after.Partitions = d.id, true, min(d.partitions, s.partitions)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
 // again compares a topic whose destination topic is known with the destination.
 func (in topicsInput) again(p topicPlan, s topicInfo) topicPlan {
 	t := p.before
 	d, ok := in.destination[t.Name]
 	p.after.Message = in.trouble[t.Name]
 	switch {
+	case ok && d.err == nil && t.Unready && in.circular(&p, d, s):
 	case !ok && in.young[t.Name]:
 		p.after.Message = "the destination does not show the new topic yet"
 	case !ok:
