@@ -93,7 +93,7 @@ func contested(r statestore.Record) any {
 
 // merged is what the metadata manager wants to write, made to agree with what was commanded since it looked. Its own are
 // the facts about a topic: ids, partition count, findings, whether the promotion is finished. The operator's are the wish,
-// re-arming and draining. The metadata manager changes a wish (a topic newly excluded or included again) by a Rewish only.
+// re-arming and draining. The metadata manager changes a wish (a topic newly excluded) by a Rewish only.
 func (r *runner) merged(records []statestore.Record) []statestore.Record {
 	out := make([]statestore.Record, len(records))
 	for i, rec := range records {

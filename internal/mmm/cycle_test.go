@@ -184,7 +184,8 @@ func TestSettingsFollowAndReturn(t *testing.T) {
 	}
 }
 
-func TestAnExcludedTopicStopsAndComesBack(t *testing.T) {
+// An exclusion stops a topic like a command: it stays STOPPED, and that is told, until a command starts it.
+func TestAnExcludedTopicStaysStopped(t *testing.T) {
 	r := newRig(t, rigOptions{define: including("t.*")})
 	r.topic("t1", 1, 1)
 	r.run()
@@ -194,12 +195,18 @@ func TestAnExcludedTopicStopsAndComesBack(t *testing.T) {
 		return r.record("t1").Wish == mirror.Stopped && !r.record("t1").ByCommand && r.record("t1").Promoted
 	})
 	r.alter(func(m *statestore.Mirror) { m.TopicsExclude = nil })
-	r.eventually("it is mirrored again", func() bool { return r.record("t1").Wish == mirror.Mirroring && !r.record("t1").Promoted })
+	r.eventually("it is told", func() bool { return strings.Contains(r.status().Notes["t1"], "stays STOPPED") })
+	r.cycles(2)
+	if r.record("t1").Wish != mirror.Stopped {
+		t.Error("a topic that was promoted came back")
+	}
+	r.wish("t1", start)
+	r.eventually("nothing is left to be told", func() bool { return r.status().Notes["t1"] == "" })
 	r.wish("t1", stop)
 	r.eventually("stopped by command", func() bool { return r.record("t1").Promoted })
 	r.cycles(3)
-	if r.record("t1").Wish != mirror.Stopped {
-		t.Error("a topic that was stopped by command came back")
+	if note := r.status().Notes["t1"]; r.record("t1").Wish != mirror.Stopped || note != "" {
+		t.Errorf("a topic that was stopped by command: %+v, %q", r.record("t1"), note)
 	}
 }
 

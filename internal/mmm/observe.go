@@ -145,7 +145,7 @@ func (o observer) concerned(m statestore.Mirror, source catalog) (list []string)
 	sel, known := selectionOf(m), map[string]bool{}
 	for _, t := range o.view.Topics(o.name) {
 		known[t.Name] = true
-		if s, ok := source[t.Name]; ok && s.err == nil && (t.Wish == mirror.Mirroring || !t.ByCommand && sel.discovers(t.Name)) {
+		if s, ok := source[t.Name]; ok && s.err == nil && t.Wish == mirror.Mirroring {
 			list = append(list, t.Name)
 		}
 	}

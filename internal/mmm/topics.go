@@ -103,6 +103,9 @@ func planTopics(in topicsInput) (plans []topicPlan, notes map[string]string) {
 		if p := in.known(t, sel); p.changes() {
 			plans = append(plans, p)
 		}
+		if in.left(t, sel) {
+			notes[t.Name] = fmt.Sprintf("is selected again after it was excluded, and stays %s: it may be in use; start it to mirror it", mirror.Stopped)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.source)) {
 		s := in.source[name]
@@ -134,13 +137,7 @@ func byName(a, b statestore.Topic) int {
 func (in topicsInput) known(t statestore.Topic, sel selection) topicPlan {
 	p := topicPlan{before: t, after: t}
 	switch {
-	case in.busy[t.Name]:
-		return p
-	case t.Wish == mirror.Stopped:
-		if s, ok := in.source[t.Name]; !t.ByCommand && ok && s.err == nil && sel.discovers(t.Name) {
-			p.after.Wish, p.after.Promoted, p.after.Message, p.why = mirror.Mirroring, false, "", "topic included again"
-			p.after.Unready = !t.DestinationID.IsZero()
-		}
+	case in.busy[t.Name], t.Wish == mirror.Stopped: // whoever may write to it since, only a command takes that away
 		return p
 	case sel.exclude.Match(t.Name):
 		p.after.Wish, p.after.ByCommand, p.after.Promoted, p.why = mirror.Stopped, false, false, "topic excluded"
@@ -154,6 +151,12 @@ func (in topicsInput) known(t statestore.Topic, sel selection) topicPlan {
 	}
 	p.after.Promoted = false
 	return in.fromSource(p)
+}
+
+// left reports whether patterns select a topic that was stopped because they had excluded it.
+func (in topicsInput) left(t statestore.Topic, sel selection) bool {
+	s, ok := in.source[t.Name]
+	return t.Wish == mirror.Stopped && !t.ByCommand && ok && s.err == nil && sel.discovers(t.Name)
 }
 
 // fromSource compares a topic that is wished MIRRORING with the source.

@@ -124,7 +124,7 @@ func TestPlanTopic(t *testing.T) {
 		},
 		{
 			name: "stopped by an exclude that is gone", record: with(settled(3), func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true }),
-			source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, wish: mirror.Mirroring, parts: 3,
+			source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, idle: true,
 		},
 		{
 			name: "newly excluded", record: settled(3), source: catalog{"t": source(3)}, destination: catalog{"t": here(3)}, exclude: "t",

@@ -225,7 +225,8 @@ func topicNotOurs(t *testing.T, p Pair, m *Daemon) {
 	}
 }
 
-// An edit that newly excludes a topic stops it, like by command; taking the exclusion back includes it again.
+// An edit that newly excludes a topic stops it, like by command: taking the exclusion back leaves it STOPPED and writable,
+// and says so; start takes it up again.
 func TestEditedExclusionStopsTopics(t *testing.T) {
 	t.Parallel()
 	p := SharedPair(t)
@@ -248,6 +249,16 @@ func TestEditedExclusionStopsTopics(t *testing.T) {
 	s.MirrorExtra = nil
 	m.Write(s)
 	m.Reload()
+	Eventually(t, soon, func() error {
+		if r := m.Do("describe"); !strings.Contains(r.Err, "drop is selected again after it was excluded, and stays STOPPED") {
+			return fmt.Errorf("describe says %q", r.Err)
+		}
+		return nil
+	})
+	m.refreshed(2)
+	must(t, m.wantState("drop", 0, "STOPPED", ""))
+	must(t, p.D.wantEnd("drop", 0, 10))
+	m.Do("start", "--mirror", "east", "--topics", "drop")
 	AwaitLevel(t, p.S, p.D, soon, "drop")
 	Identical(t, p.S, p.D, "drop")
 }
