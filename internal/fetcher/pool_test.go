@@ -410,3 +410,24 @@ func TestR21_ForeignWriteIsFoundBeforeTheNextAppend(t *testing.T) {
 		t.Errorf("destination ends at %d, want 101", n)
 	}
 }
+
+// Offsets have no ids: those of another cluster at the source's address are not taken for the source's.
+func TestOnlyTheSourceItselfTellsWhereItEnds(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	r.write("t", 1, 0, 30)
+	targets := r.targets("t")
+	pool := NewPool(DefaultConfig(), Deps{
+		Destination: r.dest, Source: func(*mirror.Resolved) (*kafka.Cluster, error) { return r.source, nil },
+		Lease: func() error { return nil }, Log: r.log, Registerer: prometheus.NewRegistry(),
+	})
+	for cluster, end := range map[string]int64{"another": -1, "source": 30} {
+		m := *r.mirror
+		m.Name, m.ClusterID = cluster, cluster
+		targets[0].Partition.Mirror, targets[0].Mirror, targets[0].State, targets[0].Run = m.Name, &m, mirror.Paused, false
+		pool.apply(targets)
+		pool.watchStill(t.Context())
+		if p := pool.Positions()[0]; p.SourceOffset != end || p.DestinationOffset != 0 {
+			t.Errorf("cluster %q is meant: source %d, destination %d, want %d and 0", cluster, p.SourceOffset, p.DestinationOffset, end)
+		}
+	}
+}

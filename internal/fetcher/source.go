@@ -1,6 +1,8 @@
 package fetcher
 
 import (
+	"cmp"
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,6 +38,17 @@ func (s *source) set(m *mirror.Resolved) {
 }
 
 func (s *source) cluster() (*kafka.Cluster, error) { return s.pool.deps.Source(s.mirror.Load()) }
+
+// answeredBy reports whether a cluster is the one that is meant, as far as it tells its id.
+func (s *source) answeredBy(ctx context.Context, cluster *kafka.Cluster) bool {
+	m := s.mirror.Load()
+	want := cmp.Or(m.SourceClusterID, m.ClusterID)
+	if want == "" {
+		return true
+	}
+	id, err := cluster.ID(ctx)
+	return err == nil && (id == "" || id == want)
+}
 
 func (s *source) exact() bool { return s.mirror.Load().TransactionsMode == mirror.Exact }
 

@@ -80,9 +80,10 @@ func (pool *Pool) watchDestination(ctx context.Context, parts []*part) {
 	}
 }
 
+// watchSource reads where the source's logs end: offsets have no ids, so the cluster is looked at first.
 func (pool *Pool) watchSource(ctx context.Context, src *source, parts []*part) {
 	cluster, err := src.cluster()
-	if err != nil {
+	if err != nil || !src.answeredBy(ctx, cluster) {
 		return
 	}
 	names := map[kafka.TP]*part{}
