@@ -48,8 +48,20 @@ func Align(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target, lme
 	if lme == nil {
 		lme = func(mirror.Target) mirror.Position { return mirror.NoPosition }
 	}
-	open := pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, byName(ctx, src, ts))
+	open := ofClusters(ctx, src, dst, ts)
 	return alignAll(ctx, open, func(i int) mirror.Position { return lme(ts[i]) })
+}
+
+// ofClusters are the pairs of targets, whose identities go by their ids also where the source has none.
+func ofClusters(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target) func(context.Context) []*pair {
+	open := pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, byName(ctx, src, ts))
+	return func(ctx context.Context) []*pair {
+		all := open(ctx)
+		for i, t := range ts {
+			all[i].of = t.Partition
+		}
+		return all
+	}
 }
 
 // byName takes the source topic ids away from targets whose source is too old to give any (before Kafka 2.8): theirs are
@@ -136,18 +148,24 @@ func (p *pair) align(ctx context.Context, lme mirror.Position) Alignment {
 	return a
 }
 
-// part finds where the logs part, in what both hold or behind it.
+// part finds where the logs part: in what both hold, before it or behind it.
 func (p *pair) part(ctx context.Context, lme mirror.Position) (finding, error) {
 	seen, err := p.search(ctx, lme)
-	switch {
-	case err != nil:
-		return noFinding, err
-	case seen.diff.offset < 0:
-		return p.beyond(ctx)
-	case seen.common >= 0:
-		return seen.diff, nil
+	if err == nil && seen.diff.offset >= 0 && seen.common < 0 {
+		seen, err = p.firstDifference(ctx, seen.diff)
 	}
-	return p.firstDifference(ctx, seen.diff)
+	if err != nil {
+		return noFinding, err
+	}
+	if seen.common < 0 {
+		if seen.diff, err = p.before(ctx, lme, seen.diff); err != nil {
+			return noFinding, err
+		}
+	}
+	if seen.diff.offset < 0 {
+		return p.beyond(ctx)
+	}
+	return seen.diff, nil
 }
 
 func (p *pair) alignment() Alignment {
@@ -236,16 +254,8 @@ func (p *pair) transactionsDecided(ctx context.Context) error {
 
 // endsWithFiller reports whether the destination's last batch is a filler of seeding.
 func (p *pair) endsWithFiller(ctx context.Context) (found bool, err error) {
-	_, dst := p.streams(p.d.leo-1, p.d.leo, probeBytes)
-	dst.decided = 0 // a filler is in no transaction
-	dst.onBatch = func(b recordbatch.Batch) { found = recordbatch.IsFiller(b, p.codec) }
-	for {
-		i, err := dst.peek(ctx)
-		if i == nil || err != nil || found {
-			return found, err
-		}
-		dst.take()
-	}
+	err = p.batches(ctx, p.d.leo-1, p.d.leo, func(b recordbatch.Batch) { found = recordbatch.IsFiller(b, p.codec) })
+	return found, err
 }
 
 // search looks where the logs can have parted. What it finds need not be the first difference, unless the sight has a
@@ -259,15 +269,20 @@ func (p *pair) search(ctx context.Context, lme mirror.Position) (sight, error) {
 	if err != nil || seen.diff.offset >= 0 {
 		return seen, err
 	}
-	begins := seen.early
+	begins, common := seen.early, seen.common
 	if lme.Offset > low && lme.Offset < high {
 		seen, err = p.look(ctx, max(low, lme.Offset-probeOffsets), min(high, lme.Offset+probeOffsets), false)
 		if err != nil || seen.diff.offset >= 0 {
 			return seen, err
 		}
 		maps.Copy(begins, seen.early)
+		common = max(common, seen.common)
 	}
-	return p.searchTransactions(ctx, begins)
+	seen, err = p.searchTransactions(ctx, begins)
+	if seen.diff.offset < 0 {
+		seen.common = common
+	}
+	return seen, err
 }
 
 // searchTransactions looks at the beginnings of aborted transactions that reached the places compared: there one side

@@ -40,8 +40,6 @@ func TestAlignAcceptsPrefixes(t *testing.T) {
 		"compressed at the source":  {compressedLog().write(500, 31, "v"), shared()},
 		"destination starts higher": {shared(), shared().trim(300)},
 		"source starts higher":      {shared().trim(300), shared()},
-		"source begins at the end":  {shared().trim(500), shared()},
-		"overtaken":                 {shared().write(500, 9, "w").trim(700), shared()},
 		"holes for aborted data":    {newLog().txn(5, 30, "a").done(5, false).write(3, 3, "v"), newLog().hole(31).write(3, 3, "v")},
 		"committed data, no flag":   {newLog().txn(5, 30, "a").done(5, true), newLog().write(30, 9, "a").hole(1)},
 		"exact, decided":            {newLog().txn(5, 30, "a").done(5, false).write(2, 2, "v"), newLog().txn(1<<61, 30, "a").done(1<<61, false)},
@@ -54,6 +52,54 @@ func TestAlignAcceptsPrefixes(t *testing.T) {
 				t.Errorf("%s: %+v", name, a)
 			} else if a.DestinationEnd != c.dst.end || a.SourceEnd != c.src.end || a.SourceStart != c.src.start || a.DestinationStart != c.dst.start {
 				t.Errorf("%s: wrong bounds: %+v", name, a)
+			}
+		})
+	}
+}
+
+// What the source's log start has passed cannot be compared any more. It is shared as far as it is known to have been
+// mirrored, or where this mirror wrote it; anything else is of the destination's own, and must not be trimmed away.
+func TestAlignBelowTheSourcesLogStart(t *testing.T) {
+	shared := func() *fakeLog { return newLog().write(950, 9, "v") }
+	own := func() *fakeLog { return shared().write(50, 10, "own") }
+	source := func(start int64) *fakeLog { return shared().write(1000, 10, "new").trim(start) }
+	ours := func(mirrorName string) *fakeLog {
+		l := newLog().write(940, 10, "v").write(10, 10, "v")
+		l.mark(l.batches[len(l.batches)-1], mirror.IdentityID(mirrorName, mirror.TopicID{}, 2), 0)
+		return l.hole(2)
+	}
+	const unknown = -1
+	for name, c := range map[string]struct {
+		src, dst     *fakeLog
+		lme          int64
+		first, extra int64
+	}{
+		"overtaken":                           {source(1500), shared(), 950, -1, 0},
+		"overtaken, markers of a promotion":   {source(1500), shared().hole(3), 950, -1, 0},
+		"overtaken at its end":                {source(950), shared(), 950, -1, 0},
+		"a tail":                              {source(1500), own(), 950, 950, 50},
+		"a tail that ends there":              {source(1000), own(), 950, 950, 50},
+		"a tail, partly comparable":           {source(980), own(), 950, 950, 50},
+		"a tail, partly trimmed":              {source(1500), own().trim(970), 950, 970, 30},
+		"shared beyond the position":          {source(940), shared().write(30, 10, "new"), 900, -1, 0},
+		"shared after the position, own tail": {source(940), own(), 900, 950, 50},
+		"unknown":                             {source(1500), own(), unknown, 0, 1000},
+		"unknown, partly comparable":          {source(980), own(), unknown, 0, 1000},
+		"unknown, of this mirror":             {source(1500), ours("east"), unknown, -1, 0},
+		"unknown, of another mirror":          {source(1500), ours("west"), unknown, 0, 950},
+		"unknown, ours and then a stranger's": {source(1500), ours("east").write(3, 3, "x"), unknown, 0, 953},
+		"unknown, only markers":               {source(1500), newLog().hole(9), unknown, -1, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cc := newCouple(t)
+			cc.add(c.src, c.dst)
+			a := cc.align(mirror.Position{LeaderEpoch: 1, Offset: c.lme})[0]
+			if a.First != c.first || a.Extra != c.extra || (a.Err != nil) != (c.first >= 0) {
+				t.Errorf("%s: first %d, extra %d, want %d, %d: %v", name, a.First, a.Extra, c.first, c.extra, a.Err)
+			}
+			if a.Err != nil {
+				wantKind(t, a.Err, mirror.Diverged)
+				mentions(t, a.Err, fmt.Sprintf("offset %d on", c.first), fmt.Sprintf("%d records", c.extra), "source ends at", "--reseed")
 			}
 		})
 	}

@@ -84,17 +84,17 @@ func (p *pair) lookBack(ctx context.Context, from, to int64) (sight, error) {
 // firstDifference finds where the logs part, given a difference at a known offset. Logs that have parted do not meet
 // again: what is written after that differs at least in its time. So it steps back from the difference, further each
 // time, to a record that both have, then halves the distance.
-func (p *pair) firstDifference(ctx context.Context, known finding) (finding, error) {
-	low, high, best := p.low(), known.offset, known
+func (p *pair) firstDifference(ctx context.Context, known finding) (sight, error) {
+	low, high, best := p.low(), known.offset, sight{common: -1, diff: known}
 	step := func(at int64) (common bool, err error) {
 		seen, err := p.look(ctx, at, high, true)
 		switch {
 		case err != nil:
 		case seen.common >= 0:
-			low = seen.common + 1
+			low, best.common = seen.common+1, seen.common
 			return true, nil
 		case seen.diff.offset >= 0:
-			best, high = seen.diff, at
+			best.diff, high = seen.diff, at
 		default:
 			high = at
 		}
@@ -113,9 +113,10 @@ func (p *pair) firstDifference(ctx context.Context, known finding) (finding, err
 			return best, err
 		}
 	}
-	seen, err := p.look(ctx, low, best.offset+1, false)
+	seen, err := p.look(ctx, low, best.diff.offset+1, false)
+	best.common = max(best.common, seen.common)
 	if err == nil && seen.diff.offset >= 0 {
-		best = seen.diff
+		best.diff = seen.diff
 	}
 	return best, err
 }

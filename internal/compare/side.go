@@ -60,13 +60,15 @@ type pair struct {
 	srcTP, dstTP kafka.TP
 	codec        recordbatch.Codec
 	s, d         bounds
-	epoch        int32 // a leader epoch that the source has had; −1: unknown
-	compact      *bool // the source topic is compacted; nil: not asked yet
+	epoch        int32            // a leader epoch that the source has had; −1: unknown
+	of           mirror.Partition // under whose identities this mirror writes
+	goesOn       bool             // the mirror goes on: what the destination holds was compared when it began
+	compact      *bool            // the source topic is compacted; nil: not asked yet
 }
 
 func newPair(src, dst side, codec recordbatch.Codec, t mirror.Target) *pair {
 	return &pair{
-		src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch,
+		src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch, of: t.Partition,
 		srcTP: kafka.TP{Topic: t.Topic, TopicID: t.TopicID, Partition: t.Index, LeaderEpoch: -1},
 		dstTP: kafka.TP{Topic: t.Topic, TopicID: t.DestinationID, Partition: t.Index, LeaderEpoch: -1},
 	}

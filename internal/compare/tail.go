@@ -18,7 +18,7 @@ const (
 // has to know that nobody wrote in between (protocol R7). Holes are compared too. Where that is not enough to know, and
 // where a difference shows, the partition is looked into as Align does. The result is in the order of the targets.
 func Tail(ctx context.Context, src, dst *kafka.Cluster, ts []mirror.Target) []Alignment {
-	return tailAll(ctx, pairs(clusterSide{src}, clusterSide{dst}, kafka.Codec, byName(ctx, src, ts)))
+	return tailAll(ctx, ofClusters(ctx, src, dst, ts))
 }
 
 func tailAll(ctx context.Context, open func(context.Context) []*pair) []Alignment {
@@ -42,7 +42,11 @@ func tailAll(ctx context.Context, open func(context.Context) []*pair) []Alignmen
 		others = append(others, unsure(ctx, all, ordinary[:n])...)
 		ordinary = ordinary[n:]
 	}
-	each(len(others), func(i int) { results[others[i]] = all[others[i]].align(ctx, mirror.NoPosition) })
+	each(len(others), func(i int) {
+		p := all[others[i]]
+		p.goesOn = true
+		results[others[i]] = p.align(ctx, mirror.NoPosition)
+	})
 	return results
 }
 

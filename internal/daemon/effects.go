@@ -97,12 +97,10 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 }
 
 // lastMirrored is the position up to which both logs are known to have agreed: as this mirror recorded it when it was
-// stopped, or, on failback, as the mirror in the other direction did.
+// stopped, or the mirror in the other direction, whichever was later.
 func (e *effects) lastMirrored(opposite mmm.Opposite, t mirror.Target) mirror.Position {
-	if at, ok := e.view.LastMirror(t.Partition); ok {
-		return at
-	}
-	return opposite.LastMirrored(t.Topic, t.Index)
+	own, _ := e.view.LastMirror(t.Partition)
+	return mirror.Later(own, opposite.LastMirrored(t))
 }
 
 // opposite is what the source of a mirror says now about mirroring the other way.
@@ -178,7 +176,12 @@ func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topi
 			Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
 			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition},
 		}
-		a := compare.Align(ctx, source, e.destination, []mirror.Target{target}, nil)[0]
+		opposite, err := e.opposites.of(ctx, mirrorName, e.destination, source, time.Time{})
+		if err != nil {
+			opposite = mmm.Opposite{} // better too much than nothing
+		}
+		last := func(t mirror.Target) mirror.Position { return e.lastMirrored(opposite, t) }
+		a := compare.Align(ctx, source, e.destination, []mirror.Target{target}, last)[0]
 		switch {
 		case a.Err == nil:
 			return 0, nil

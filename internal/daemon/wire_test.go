@@ -164,11 +164,11 @@ func TestASourceThatComesBackIsTold(t *testing.T) {
 }
 
 func TestALoopThroughTheSourceIsRefused(t *testing.T) {
-	id := mirror.TopicID{7}
+	id, theirs := mirror.TopicID{7}, mirror.TopicID{8}
 	view := func(wish mirror.State, promoted bool) *statestore.View {
 		return statestore.ViewOf(1,
 			statestore.Mirror{Definition: mirror.DefaultDefinition("back"), LearntClusterID: "us"},
-			statestore.Topic{Mirror: "back", Name: "orders", SourceID: id, DestinationID: id, Partitions: 2, Wish: wish, Promoted: promoted},
+			statestore.Topic{Mirror: "back", Name: "orders", SourceID: id, DestinationID: theirs, Partitions: 2, Wish: wish, Promoted: promoted},
 			statestore.LastMirrorEpoch{Partition: mirror.Partition{Mirror: "back", TopicID: id, Index: 1}, Position: mirror.Position{LeaderEpoch: 3, Offset: 44}})
 	}
 	running := mmm.OppositeIn(view(mirror.Mirroring, false), "us")
@@ -182,10 +182,23 @@ func TestALoopThroughTheSourceIsRefused(t *testing.T) {
 	if err := stopped.Loop("orders"); err != nil {
 		t.Errorf("stopped: %v", err)
 	}
-	if got := stopped.LastMirrored("orders", 1); got != (mirror.Position{LeaderEpoch: 3, Offset: 44}) {
-		t.Errorf("last mirrored position: %+v", got)
+	at := mirror.Position{LeaderEpoch: 3, Offset: 44}
+	for _, tt := range []struct {
+		partition int32
+		from, to  mirror.TopicID
+		want      mirror.Position
+	}{{1, theirs, id, at}, {0, theirs, id, mirror.NoPosition}, {1, mirror.TopicID{9}, id, mirror.NoPosition}, {1, theirs, mirror.TopicID{9}, mirror.NoPosition}} {
+		of := mirror.Target{Partition: mirror.Partition{Mirror: "there", TopicID: tt.from, Index: tt.partition}, Topic: "orders", DestinationID: tt.to}
+		if got := stopped.LastMirrored(of); got != tt.want {
+			t.Errorf("last mirrored position of %+v: %+v, want %+v", of, got, tt.want)
+		}
 	}
-	if got := stopped.LastMirrored("orders", 0); got != mirror.NoPosition {
-		t.Errorf("of an unknown partition: %+v", got)
+	e := effects{view: statestore.ViewOf(1, statestore.LastMirrorEpoch{Partition: mirror.Partition{Mirror: "there", TopicID: theirs, Index: 1}, Position: mirror.Position{Offset: 30}})}
+	of := mirror.Target{Partition: mirror.Partition{Mirror: "there", TopicID: theirs, Index: 1}, Topic: "orders", DestinationID: id}
+	if got := e.lastMirrored(stopped, of); got != at {
+		t.Errorf("mirrored up to 30, then back up to 44: %+v", got)
+	}
+	if got := e.lastMirrored(mmm.Opposite{}, of); got.Offset != 30 {
+		t.Errorf("mirrored up to 30: %+v", got)
 	}
 }

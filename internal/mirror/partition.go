@@ -54,3 +54,11 @@ type Position struct {
 
 // NoPosition is an unknown position.
 var NoPosition = Position{-1, -1}
+
+// Later is whichever of two positions lies further on.
+func Later(a, b Position) Position {
+	if b.Offset > a.Offset {
+		return b
+	}
+	return a
+}

@@ -45,19 +45,19 @@ func OppositeIn(view View, destinationID string) Opposite {
 	return o
 }
 
-// LastMirrored is the last position of a topic's partition that was mirrored from our destination to the source.
-func (o Opposite) LastMirrored(topic string, partition int32) mirror.Position {
+// LastMirrored is the last position of a target that was mirrored from our destination to the source. Of topics that
+// were made anew since, nothing is known.
+func (o Opposite) LastMirrored(of mirror.Target) mirror.Position {
+	last := mirror.NoPosition
 	for _, name := range o.mirrors {
-		t, ok := o.view.Topic(name, topic)
-		if !ok {
+		t, ok := o.view.Topic(name, of.Topic)
+		if !ok || t.SourceID != of.DestinationID || t.DestinationID != of.TopicID {
 			continue
 		}
-		at, ok := o.view.LastMirror(mirror.Partition{Mirror: name, TopicID: t.SourceID, Index: partition})
-		if ok {
-			return at
-		}
+		at, _ := o.view.LastMirror(mirror.Partition{Mirror: name, TopicID: t.SourceID, Index: of.Index})
+		last = mirror.Later(last, at)
 	}
-	return mirror.NoPosition
+	return last
 }
 
 // Loop is an error if the source still takes the topic from our destination: records would go in a circle.

@@ -111,6 +111,48 @@ func TestFailbackDiverged(t *testing.T) {
 	producedBack(t, p.S, back.dir, tail)
 }
 
+// The log start of the side in use has passed the place where both sides parted: what only the other one has cannot be
+// compared any more, but it is known how far it was mirrored, or that it never was. It is told, kept, and exported whole.
+func TestFailbackBelowTheNewLogStart(t *testing.T) {
+	t.Parallel()
+	p := SharedPair(t)
+	tails := map[string][]*kgo.Record{}
+	for _, topic := range []string{"passed", "within"} {
+		p.S.Topic(t, topic, 1)
+		p.S.Send(t, nil, Numbered(topic, 0, 0, 950)...)
+		tails[topic] = oddRecords(topic, 50)
+	}
+	there := NewDaemon(t, p.Mirror("passed", "within"))
+	there.Start()
+	AwaitLevel(t, p.S, p.D, soon, "passed", "within")
+	there.Do("stop", "--mirror", "east", "--topics", ".*")
+	there.Stop()
+	for topic, start := range map[string]int64{"passed": 1500, "within": 980, "never": 60} {
+		if topic == "never" {
+			p.D.Topic(t, topic, 1)
+			p.S.Topic(t, topic, 1)
+			tails[topic] = Numbered(topic, 0, 7000, 20)
+		}
+		p.S.Send(t, nil, tails[topic]...)
+		p.D.Send(t, nil, Numbered(topic, 0, 5000, 1000)...)
+		p.D.trim(t, topic, 0, start)
+	}
+	back := NewDaemon(t, p.Back("passed", "within", "never"))
+	back.Start()
+	back.failed("passed", 950, 50, "--reseed")
+	back.failed("within", 950, 50, "--reseed")
+	back.failed("never", 0, 20, "nothing is left to show")
+	for topic, end := range map[string]int64{"passed": 1000, "never": 20} {
+		if logs, err := p.S.Logs(context.Background(), topic); err != nil || logs[0].Start != 0 || logs[0].End != end {
+			t.Errorf("%s, on the side that has to give way: %+v, %v", topic, logs, err)
+		}
+	}
+	back.Do("recover", "--mirror", "west", "--topics", "within", "--reseed")
+	producedBack(t, p.S, back.dir, tails["within"])
+	AwaitLevel(t, p.D, p.S, soon, "within")
+	Identical(t, p.D, p.S, "within")
+}
+
 // seam demands that verify --full reports the first difference of a topic's only partition.
 func seam(t *testing.T, m *Daemon, topic string, at int64) {
 	t.Helper()
