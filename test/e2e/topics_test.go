@@ -187,7 +187,8 @@ func topicDestinationLarger(t *testing.T, p Pair, m *Daemon) {
 	says(t, "verify", m.Do("verify", "--mirror", "east", "--topics", "larger", "--full").Out, "the source has no such partition")
 }
 
-// What the destination cannot do is told, with the topic, wherever somebody may look, and tried again.
+// What the destination cannot do is told, with the topic, wherever somebody may look, and tried again. A stop does not wait
+// for it, and says that there is nothing.
 func topicRefused(t *testing.T, p Pair, m *Daemon) {
 	// Names that differ in '.' and '_' only are refused by every broker.
 	p.D.Topic(t, "refused_by.name", 1)
@@ -207,6 +208,12 @@ func topicRefused(t *testing.T, p Pair, m *Daemon) {
 	if m.Metric("mirrord_refresh_errors_total", `mirror="east"`, `step="topics"`) == 0 {
 		t.Error("the refusal is not counted")
 	}
+	p.D.Topic(t, "stopped_by.name", 1)
+	p.S.Topic(t, "stopped.by_name", 1)
+	Eventually(t, soon, func() error { return m.wantEvent("topic waits", "stopped.by_name", "collides") })
+	says(t, "stop", m.Do("stop", "--mirror", "east", "--topics", "stopped.by_name", "--timeout", "10s").Out, "before anything of topic stopped.by_name was mirrored", "collides")
+	row := awaitRow(t, m, "stopped.by_name", -1, soon, func(r Partition) bool { return r.State == "STOPPED" })
+	says(t, "describe", row.ErrorMessage, "collides")
 	p.D.DeleteTopic(t, "refused_by.name")
 	AwaitLevel(t, p.S, p.D, soon, "refused.by_name")
 }
