@@ -115,7 +115,7 @@ func (b *bench) start(name string, change ...func(*Deps)) *instance {
 	d := Deps{
 		Config:  Config{GroupID: "mirrord-test", SessionTimeout: testSession, Retry: mirror.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond, MaxAttempts: 3}},
 		Cluster: cluster, Name: name, HTTP: name + ":9464", DataPath: i.path,
-		Align: i.effect("align"), Fence: i.effect("fence"), Promote: i.effect("promote"),
+		Align: i.effect("align"), Fence: i.effect("fence"), Promote: i.effect("promote"), Sweep: i.effect("sweep"),
 		Resolve: func(_ context.Context, _ string, items, exclude []string) ([]string, map[string]error, error) {
 			i.mu.Lock()
 			f := i.resolve
@@ -221,6 +221,7 @@ type dataPath struct {
 	targets []mirror.Target
 	ends    map[string]int64 // destination offsets by topic; else 100
 	wet     bool             // nothing drains
+	unsure  bool             // what it holds may be fillers
 	moved   int64
 }
 
@@ -249,7 +250,7 @@ func (p *dataPath) Positions() (out []mirror.PositionReport) {
 		}
 		out = append(out, mirror.PositionReport{
 			Partition: t.Partition, Topic: t.Topic, SourceOffset: end, DestinationOffset: end,
-			SourceEpoch: mirror.Position{LeaderEpoch: 7, Offset: 0}, Drained: !t.Run && !p.wet, StateEpoch: t.StateEpoch,
+			SourceEpoch: mirror.Position{LeaderEpoch: 7, Offset: 0}, Drained: !t.Run && !p.wet, Unlocated: p.unsure, StateEpoch: t.StateEpoch,
 		})
 	}
 	return out

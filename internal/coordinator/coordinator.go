@@ -38,6 +38,7 @@ type Deps struct {
 	DataPath DataPath
 	Align    Effect // LOG_TRUNCATION: nil means that the destination's log is a prefix of the source's
 	Fence    Effect // EPOCH_FENCING
+	Sweep    Effect // STOPPING, where it is not known how far was mirrored: removes the fillers of an unfinished seeding
 	Promote  Effect // STOPPING, after the drain and the record of the last mirrored position
 
 	// Resolve finds the topics of the source that items select. refused holds, by item or topic, why it is not among

@@ -251,6 +251,32 @@ func TestStopOvertakesASilentSource(t *testing.T) {
 	}
 }
 
+// Where the data path has not looked what a log holds, no position is taken from it and nothing is promoted before the
+// fillers of an unfinished seeding are removed.
+func TestR13_FillersAreRemovedBeforeThePromotion(t *testing.T) {
+	b := newBench(t)
+	i := b.start("one")
+	i.path.unsure = true
+	i.owns(20*time.Second, all)
+	i.mirrored("east", 3, "orders")
+	i.breaks("sweep orders", mirror.Errorf(mirror.Retriable, "fillers are still there"))
+	i.command(mirror.Command{Verb: mirror.VerbStop, Mirror: "east", Topics: []string{"orders"}})
+	b.eventually(10*time.Second, func() string {
+		if swept, _ := i.called("sweep"); swept < 6 {
+			return fmt.Sprintf("%d sweeps", swept)
+		}
+		return ""
+	})
+	if n, _ := i.called("promote"); n > 0 {
+		t.Errorf("%d partitions are promoted with fillers", n)
+	}
+	i.breaks("sweep orders", nil)
+	i.reach("east", 3, mirror.Stopped, "orders")
+	if at, ok := i.store.View().LastMirror(mirror.Partition{Mirror: "east", TopicID: topicID("orders")}); !ok || at != mirror.NoPosition {
+		t.Errorf("%v is recorded as mirrored", at)
+	}
+}
+
 func TestDrainPromotesOnlyWhatIsLevel(t *testing.T) {
 	b := newBench(t)
 	i := b.start("one")

@@ -174,21 +174,26 @@ func (r *runner) rested(ctx context.Context, targets []mirror.Target, tps []kafk
 	return ends
 }
 
-// locate reads the log ends of drained partitions of which the data path does not know how far they were mirrored.
+// locate reads the log ends of drained partitions of which the data path does not know how far they were mirrored. The
+// fillers of an unfinished seeding are none of what was mirrored, and must not be there once a partition is opened.
 func (r *runner) locate(ctx context.Context, targets []mirror.Target) []happening {
 	tps := make([]kafka.TP, len(targets))
 	for i, t := range targets {
 		tps[i] = kafka.TP{Topic: t.Topic, TopicID: t.DestinationID, Partition: t.Index, LeaderEpoch: -1}
 	}
 	ends := r.rested(ctx, targets, tps)
+	swept := r.deps.Sweep(ctx, targets)
+	ranges := r.deps.Cluster.Ranges(ctx, tps)
 	results := make([]happening, len(targets))
 	for i, t := range targets {
-		end := ends[tps[i]]
-		switch {
-		case kafka.UnknownTopic(end.Err):
+		end, at := ends[tps[i]], ranges[tps[i]]
+		switch err := cmp.Or(swept[i], end.Err, at.Err); {
+		case kafka.UnknownTopic(err):
 			results[i] = happening{what: drained, position: mirror.NoPosition}
-		case end.Err != nil:
-			results[i] = happening{what: failed, err: end.Err}
+		case err != nil:
+			results[i] = happening{what: failed, err: err}
+		case at.LogStart > 0 && at.LogStart == end.Offset && t.Source.LeaderEpoch < 0: // nothing but fillers was there
+			results[i] = happening{what: drained, position: mirror.NoPosition}
 		default:
 			results[i] = happening{what: drained, position: mirror.Position{LeaderEpoch: t.Source.LeaderEpoch, Offset: end.Offset}}
 		}

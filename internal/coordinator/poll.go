@@ -109,11 +109,12 @@ func (r *runner) observe(s *shard, t *part, now time.Time) {
 
 // observeDrain notes that the data path holds nothing of a partition any more. What it was never told of in this process
 // it holds nothing of. After a predecessor that did not give up in order, what it has sent may still arrive: then the log
-// end is to be looked at until it rests (see locate), for the position is recorded once.
+// end is to be looked at until it rests (see locate), for the position is recorded once; likewise where the log may hold
+// fillers of an unfinished seeding.
 func (r *runner) observeDrain(t *part, report mirror.PositionReport, known, restless bool) {
 	state, _ := r.view.Partition(t.partition)
 	switch {
-	case known && report.Drained && report.DestinationOffset >= 0 && !(restless && state.State == mirror.Stopping):
+	case known && report.Drained && report.DestinationOffset >= 0 && !report.Unlocated && !(restless && state.State == mirror.Stopping):
 		epoch := report.SourceEpoch.LeaderEpoch
 		if epochs := r.view.Epochs(t.partition); epoch < 0 && len(epochs) > 0 {
 			epoch = epochs[len(epochs)-1].LeaderEpoch

@@ -24,6 +24,7 @@ type effects struct {
 	meant       func(context.Context, *mirror.Resolved) (*kafka.Cluster, error) // source, made sure of
 	view        *statestore.View
 	promoter    *promote.Promoter
+	sweep       func(context.Context, []mirror.Target) []error // removes the fillers of unfinished seedings
 	positions   func() []mirror.PositionReport
 	event       func(mirror.Event)
 	opposites   opposites
@@ -112,9 +113,30 @@ func (e *effects) opposite(ctx context.Context, m statestore.Mirror) (mmm.Opposi
 	return e.opposites.of(ctx, m.Name, e.destination, source, time.Now())
 }
 
-// promote is the effect of STOPPING.
+// promote is the effect of STOPPING. A partition without a recorded position comes here without anybody having looked what
+// it holds.
 func (e *effects) promote(ctx context.Context, targets []mirror.Target) []error {
-	return promote.Errors(e.promoter.Promote(ctx, targets))
+	errs := make([]error, len(targets))
+	places := func(chosen func(int) bool) (of []mirror.Target, at []int) {
+		for i, t := range targets {
+			if chosen(i) {
+				of, at = append(of, t), append(at, i)
+			}
+		}
+		return of, at
+	}
+	unlocated, at := places(func(i int) bool {
+		last, ok := e.view.LastMirror(targets[i].Partition)
+		return !ok || last.Offset < 0
+	})
+	for k, err := range e.sweep(ctx, unlocated) {
+		errs[at[k]] = err
+	}
+	swept, at := places(func(i int) bool { return errs[i] == nil })
+	for k, err := range promote.Errors(e.promoter.Promote(ctx, swept)) {
+		errs[at[k]] = err
+	}
+	return errs
 }
 
 // lag asks both clusters how many offsets of each topic are not mirrored yet. Topics of which a partition does not

@@ -51,6 +51,7 @@ func (d *Daemon) wire() parts {
 		meant:       d.sources.meant,
 		view:        view,
 		promoter:    promote.New(promote.Deps{Destination: d.destination, Lease: lease, Log: d.component("promote")}),
+		sweep:       func(ctx context.Context, ts []mirror.Target) []error { return pool.Sweep(ctx, ts) },
 		positions:   func() []mirror.PositionReport { return pool.Positions() },
 		event:       d.events.Add,
 	}
@@ -98,6 +99,7 @@ func (d *Daemon) wire() parts {
 		DataPath:   pool,
 		Align:      e.align,
 		Fence:      e.fence,
+		Sweep:      pool.Sweep,
 		Promote:    e.promote,
 		Resolve:    manager.Resolve,
 		Lag:        e.lag,

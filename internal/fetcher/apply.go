@@ -28,7 +28,7 @@ func (pool *Pool) apply(targets []mirror.Target) {
 	for _, p := range pool.allParts() {
 		if _, ok := keep[p.key]; !ok {
 			p.mu.Lock()
-			p.gone, pool.leaving = true, true
+			p.gone, pool.leaving, p.mirrored = true, true, false // whoever comes next may leave fillers
 			p.halt()
 			p.mu.Unlock()
 		}
@@ -69,6 +69,7 @@ func (s *source) reconnect() {
 func (p *part) aim(t mirror.Target, src *source, now time.Time) {
 	old := p.target
 	p.target, p.src, p.gone = t, src, false
+	p.mirrored = p.mirrored && old.DestinationID == t.DestinationID
 	switch {
 	case !t.Run:
 		p.halt()
@@ -101,6 +102,7 @@ func (p *part) start(now time.Time) {
 	p.joinTo, p.severed = joinLimit, false
 	p.away, p.awayTries, p.corrupt, p.told, p.blind, p.chunk, p.closeTries = time.Time{}, 0, 0, false, 0, 0, 0
 	p.numbers.lag.restart()
+	p.mirrored = false
 	p.began, p.fencedFor = false, -1 // fencing that a pause has cut short is asked for again
 	p.lookAt(now)
 }
@@ -170,5 +172,6 @@ func (p *part) report(now time.Time) mirror.PositionReport {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.Drained, r.StateEpoch = p.drained() && !p.startDue, p.target.StateEpoch
+	r.Unlocated = !p.mirrored
 	return r
 }

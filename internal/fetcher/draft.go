@@ -110,7 +110,9 @@ func (s *sink) take(d *draft, p *part, now time.Time) (time.Duration, taking) {
 			return 0, taken
 		}
 	}
-	p.numbers.lag.writing(head.from, head.maxTime)
+	if head.kind != seeds { // a filler brings no record nearer
+		p.numbers.lag.writing(head.from, head.maxTime)
+	}
 	d.owner = head.owner
 	p.pipe.aloneBelow = now.Add(expiryMargin - s.pool.expiry(now)).UnixMilli()
 	w := p.pipe.take(s.join)

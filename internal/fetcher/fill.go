@@ -94,7 +94,11 @@ func (f *fillers) run(ctx context.Context, lane fillLane) {
 func (f *fillers) round(ctx context.Context, lane fillLane, jobs []*filling, chunk int) (left []*filling) {
 	ctx, cancel := context.WithTimeout(kafka.WithLease(ctx, f.pool.deps.Lease), 3*f.pool.cfg.RequestTimeout)
 	defer cancel()
-	jobs = f.checkEnds(ctx, f.wanted(jobs))
+	jobs = f.wanted(jobs)
+	if lane.transactions {
+		jobs = affordable(jobs)
+	}
+	jobs = f.checkEnds(ctx, jobs)
 	counts := share(jobs, chunk, lane.transactions)
 	if len(jobs) == 0 {
 		return nil

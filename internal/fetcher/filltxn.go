@@ -66,16 +66,27 @@ func (pool *Pool) initFillers(ctx context.Context, src *source, parts []*part) e
 	return nil
 }
 
+// affordable refuses the jobs that would take too long by empty transactions (protocol R12). Nothing has left for them, so
+// that there is no doubt to be cleared up before it is told.
+func affordable(jobs []*filling) (rest []*filling) {
+	for _, j := range jobs {
+		took := time.Duration(j.to-j.at) * perTransaction / fillerIDs
+		if took <= longestFill {
+			rest = append(rest, j)
+			continue
+		}
+		err := mirror.Errorf(mirror.Refused, "filling offsets %d to %d by empty transactions would take about %v", j.at, j.to-1, took.Round(time.Minute)).
+			WithHint("grant mirrord ALTER on the destination cluster and set fillers: markers")
+		j.p.unfilled(j, cause{err: err})
+	}
+	return rest
+}
+
 // byTransactions fills by empty transactions and waits until the logs have grown.
 func (f *fillers) byTransactions(ctx context.Context, jobs []*filling, counts map[*filling]int64) map[*filling]error {
 	outcomes := make(map[*filling]error, len(jobs))
 	byShard := map[int32]map[kafka.TP]int{}
 	for _, j := range jobs {
-		if took := time.Duration(j.to-j.at) * perTransaction / fillerIDs; took > longestFill {
-			outcomes[j] = mirror.Errorf(mirror.Refused, "filling offsets %d to %d by empty transactions would take about %v", j.at, j.to-1, took.Round(time.Minute)).
-				WithHint("grant mirrord ALTER on the destination cluster and set fillers: markers")
-			continue
-		}
 		if byShard[j.shard] == nil {
 			byShard[j.shard] = map[kafka.TP]int{}
 		}

@@ -62,6 +62,7 @@ type part struct {
 	fencedFor int32 // source leader epoch for which fencing was asked
 	destID    mirror.TopicID
 	seedTo    int64 // ≥ 0: fillers are written up to here, then trimmed
+	mirrored  bool  // a look has found that the log holds no fillers of an unfinished seeding
 	lostTo    int64 // losses below are counted already
 	noTrim    time.Time
 	// coordinator is the coordinator epoch of our markers (protocol R11).

@@ -2,13 +2,16 @@ package fetcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
+	"mirrord/internal/recordbatch"
 )
 
 // transact runs transactions on one partition of the source; every third is aborted.
@@ -186,4 +189,38 @@ func (r *rig) series(name string) int {
 		}
 	}
 	return 0
+}
+
+// Two million offsets expire at the source; by empty transactions they would take two hours. The estimate and the right that
+// would help are told at once.
+func TestR12_AHoleTooLongForTransactionsFailsAtOnce(t *testing.T) {
+	r := newRig(t, map[string]int32{"t": 1})
+	r.mirror.FillersMode = mirror.Transactions
+	r.write("t", 1, 0, 100)
+	pool, _ := r.pool()
+	ts := r.targets("t")
+	pool.Reconcile(ts)
+	r.level("t", 1)
+	ts[0].Run = false
+	pool.Reconcile(ts)
+	b := fillerBatch(t, recordbatch.MaxFiller)
+	for range 2 {
+		store(t, r.source, kafka.TP{Topic: "t", TopicID: ts[0].TopicID, LeaderEpoch: -1}, b)
+	}
+	r.trimSource("t", 2_000_100)
+	ts = r.targets("t")
+	pool.Reconcile(ts)
+	eventually(t, 4*time.Second, func() error { // less than a doubt takes to be cleared up (protocol R11)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		err := r.failures[ts[0].Partition]
+		want := "filling offsets 100 to 2000099 by empty transactions would take about 1h48m0s; grant mirrord ALTER on the destination cluster and set fillers: markers"
+		if err == nil {
+			return errors.New("not failed")
+		}
+		if err.Error() != want {
+			t.Fatalf("failure %v, want %s", err, want)
+		}
+		return nil
+	})
 }

@@ -7,7 +7,6 @@ import (
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
-	"mirrord/internal/recordbatch"
 )
 
 // read asks both sides, the destination first.
@@ -90,27 +89,30 @@ func (l *looking) askedTooLarge(ctx context.Context, p *part) error {
 		WithHint(fmt.Sprintf("set max.message.bytes, and segment.bytes, of the destination topic to %d or more", size))
 }
 
-// holdsFillers reports whether all that the destination has are fillers of an unfinished seeding (protocol R13).
-func (l *looking) holdsFillers(ctx context.Context, p *part) bool {
+// unseeded reports whether the destination's log has no data yet (protocol R13): it is new, all that it has are the
+// fillers of an unfinished seeding, or such a seeding was trimmed when it was stopped, so that it is empty and nothing of
+// the source was ever mirrored.
+func (l *looking) unseeded(ctx context.Context, p *part) (bool, error) {
 	at, r := l.at[p], l.ranges[p]
 	p.mu.Lock()
-	entry, tp := p.look.entry, p.destTP(-1)
+	entry, seeding, tp := p.look.entry, p.seedTo >= 0, p.destTP(-1)
 	p.mu.Unlock()
-	if at.Err != nil || r.Err != nil || at.LogStart == at.LogEnd || at.LogEnd > r.LogStart || !entry {
-		return p.isSeeding()
+	known := at.Err == nil && r.Err == nil // else decide tells
+	switch {
+	case seeding || !known || at.LogEnd > r.LogStart:
+		return seeding, nil
+	case at.LogStart == at.LogEnd:
+		return at.LogEnd == 0 || p.numbers.epoch.Load() < 0, nil
+	case !entry:
+		return false, nil
 	}
-	f, err := l.pool.deps.Destination.Read(ctx, tp, at.LogStart, kafka.ReadOptions{})
-	if err != nil {
-		return false
-	}
-	b, _, err := recordbatch.Cut(f.Bytes)
-	return err == nil && recordbatch.IsFiller(b, kafka.Codec)
+	return l.pool.onlyFillers(ctx, tp, at.LogStart, at.LogEnd, nil)
 }
 
 // readyToSeed prepares the topic of a partition that decide is going to seed.
-func (l *looking) readyToSeed(ctx context.Context, p *part, fillers bool) error {
+func (l *looking) readyToSeed(ctx context.Context, p *part, unseeded bool) error {
 	at, r := l.at[p], l.ranges[p]
-	if at.Err != nil || r.Err != nil || at.LogEnd >= r.LogStart || !fillers && at.LogEnd > 0 {
+	if at.Err != nil || r.Err != nil || at.LogEnd >= r.LogStart || !unseeded {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(kafka.WithLease(ctx, l.pool.deps.Lease), 2*l.pool.cfg.RequestTimeout)
@@ -119,10 +121,4 @@ func (l *looking) readyToSeed(ctx context.Context, p *part, fillers bool) error 
 	tp := p.destTP(-1)
 	p.mu.Unlock()
 	return l.pool.suspendCompaction(ctx, tp)
-}
-
-func (p *part) isSeeding() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.seedTo >= 0
 }

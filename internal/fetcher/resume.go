@@ -48,8 +48,8 @@ func (pool *Pool) look(ctx context.Context, src *source, parts []*part) {
 	var compare []*part
 	for _, p := range l.parts {
 		large := l.askedTooLarge(ctx, p)
-		fillers := l.holdsFillers(ctx, p)
-		unready := cmp.Or(l.readyToSeed(ctx, p, fillers), l.findOrphans(ctx, p))
+		unseeded, unknown := l.unseeded(ctx, p)
+		unready := cmp.Or(unknown, l.readyToSeed(ctx, p, unseeded), l.findOrphans(ctx, p))
 		p.mu.Lock()
 		now := time.Now()
 		switch {
@@ -57,7 +57,7 @@ func (pool *Pool) look(ctx context.Context, src *source, parts []*part) {
 		case unready != nil:
 			p.look.under = false
 			p.lookAgain(now, unready)
-		case l.decide(p, now, large, fillers):
+		case l.decide(p, now, large, unseeded):
 			compare = append(compare, p)
 		}
 		p.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *looking) each(do func(*part, time.Time)) {
 }
 
 // decide ends a partition's look, unless both logs have to be compared first: then it says true. p.mu is held.
-func (l *looking) decide(p *part, now time.Time, large error, fillers bool) (compare bool) {
+func (l *looking) decide(p *part, now time.Time, large error, unseeded bool) (compare bool) {
 	at, r := l.at[p], l.ranges[p]
 	p.look.under = false
 	switch {
@@ -97,8 +97,12 @@ func (l *looking) decide(p *part, now time.Time, large error, fillers bool) (com
 	}
 	p.sawSource(r.LogStart, r.HighWatermark, now)
 	p.sawDest(at.LogStart, at.LogEnd)
-	if r.LogStart > at.LogEnd || fillers && at.LogStart < at.LogEnd && at.LogEnd <= r.LogStart {
-		p.startAbove(now, at, r.LogStart, fillers)
+	switch {
+	case unseeded && (at.LogEnd < r.LogStart || at.LogEnd == r.LogStart && at.LogStart < at.LogEnd):
+		p.seed(now, at, r.LogStart)
+		return false
+	case at.LogEnd < r.LogStart:
+		p.overtaken(now, at, r.LogStart)
 		return false
 	}
 	switch {
@@ -191,7 +195,7 @@ func (p *part) goOn(now time.Time, at kafka.ResumePoint) {
 	p.touched = now
 	p.sawDest(at.LogStart, at.LogEnd)
 	p.look.cause, p.look.entry, p.look.since, p.look.quietSince = cause{}, false, time.Time{}, time.Time{}
-	p.seedTo, p.unsure = -1, false
+	p.seedTo, p.unsure, p.mirrored = -1, false, true
 	p.fetching, p.ahead = true, nil
 	p.checking = false
 	if p.thread != nil {

@@ -9,16 +9,6 @@ import (
 	"mirrord/internal/recordbatch"
 )
 
-// startAbove handles a source that begins above the destination's end: a new topic is seeded, otherwise records are lost.
-// p.mu is held.
-func (p *part) startAbove(now time.Time, at kafka.ResumePoint, start int64, fillers bool) {
-	if fillers || at.LogStart == 0 && at.LogEnd == 0 {
-		p.seed(now, at, start)
-		return
-	}
-	p.overtaken(now, at, start)
-}
-
 // overtaken: records expired at the source before they were copied (SPEC §8.4); p.mu is held.
 func (p *part) overtaken(now time.Time, at kafka.ResumePoint, start int64) {
 	first, last := at.LogEnd, start-1
@@ -54,7 +44,7 @@ func (p *part) seed(now time.Time, at kafka.ResumePoint, start int64) {
 	p.chunk = chunk
 	p.goOn(now, at)
 	p.stopFetching()
-	p.seedTo, p.pipe.joinTo = start, 0
+	p.seedTo, p.mirrored, p.pipe.joinTo = start, false, 0
 	var items []item
 	for from := at.LogEnd; from < start; {
 		to := min(from+chunk, start)

@@ -47,6 +47,7 @@ type PositionReport struct {
 	SourceEpoch       Position
 	OldestUnmirrored  time.Time // append or record time of the oldest record not mirrored yet, by this host's clock; zero: level
 	Drained           bool      // nothing in flight and not running, for the StateEpoch below
+	Unlocated         bool      // what lies below DestinationOffset may be fillers of an unfinished seeding: not mirrored
 	StateEpoch        int32
 }
 
