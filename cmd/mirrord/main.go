@@ -28,10 +28,21 @@ func mirrord(args []string) int {
 	out := &results{Writer: os.Stdout}
 	root.SetOut(out)
 	err := cmp.Or(root.ExecuteContext(ctx), out.err)
+	if err != nil && ctx.Err() != nil {
+		err = interrupted(err)
+	}
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(os.Stderr, control.Visible(err.Error()))
 	}
 	return exitCode(err)
+}
+
+// interrupted is the error of a command that a signal ended, unless it tells what it has left undone.
+func interrupted(err error) error {
+	if f, ok := errors.AsType[*control.Failure](err); ok && f.Code == control.ExitUnfinished {
+		return err
+	}
+	return &control.Failure{Code: control.ExitFailed, Lines: []string{"interrupted"}}
 }
 
 // results are what a command prints. A command whose results were lost has failed, whatever else it did.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -34,6 +35,12 @@ func TestScripts(t *testing.T) {
 			}
 			env.Defer(fake.Close)
 			env.Setenv("DEST", fake.ListenAddrs()[0])
+			silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+			if err != nil {
+				return err
+			}
+			env.Defer(func() { silent.Close() })
+			env.Setenv("SILENT", silent.Addr().String())
 			env.Values[instanceKey{}] = &instance{addrs: fake.ListenAddrs(), reports: map[int32]statestore.ShardReport{}}
 			env.Defer(env.Values[instanceKey{}].(*instance).stop)
 			return nil

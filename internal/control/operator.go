@@ -84,7 +84,7 @@ func (o *Operator) load(ctx context.Context) (*statestore.Reader, error) {
 	case err == nil, told, errors.Is(err, statestore.ErrNoState):
 		return r, err
 	case ctx.Err() != nil:
-		return nil, Unreachable("destination", mirror.Errorf(mirror.Unreachable, "%w", err))
+		return nil, Unreachable("destination", mirror.Errorf(mirror.Unreachable, "%w", o.Destination.Explain(context.Cause(ctx))))
 	}
 	return nil, Unreachable("destination", err)
 }

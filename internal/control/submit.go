@@ -54,7 +54,16 @@ func (o *Operator) Do(ctx context.Context, req Request) error {
 		o.tell("submitted %s of mirror %s", req.Verb, req.Mirror)
 		return nil
 	}
-	return o.await(ctx, r, req)
+	return orInterrupted(ctx, o.await(ctx, r, req))
+}
+
+// orInterrupted makes sure that the end of a wait is not taken for its timeout when the operator has ended it.
+func orInterrupted(ctx context.Context, err error) error {
+	f, ok := errors.AsType[*Failure](err)
+	if !ok || f.Code != ExitUnfinished || errors.Is(context.Cause(ctx), errTimeout) {
+		return err
+	}
+	return failure(ExitUnfinished, "interrupted; the command is kept and goes on without waiting for it: see mirrord describe")
 }
 
 var errTimeout = errors.New("the time given by --timeout is over")

@@ -60,7 +60,7 @@ func ask[A kmsg.Response](ctx context.Context, c *Cluster, op string, req kmsg.R
 	defer cancel()
 	resp, err := c.client.Request(ctx, req)
 	if err != nil {
-		return answer, adminError(ctx, op, err)
+		return answer, c.ended(adminError(ctx, op, err))
 	}
 	return resp.(A), nil
 }

@@ -26,13 +26,19 @@ type bootstrap struct {
 
 	mu     sync.Mutex // guards what follows
 	good   string
-	failed map[string]time.Time
+	failed map[string]failure
+}
+
+// failure is the last one of an address.
+type failure struct {
+	at  time.Time
+	err error
 }
 
 const bootstrapName = "bootstrap-server-"
 
 func newBootstrap(addresses []string, log *slog.Logger) *bootstrap {
-	return &bootstrap{addresses: slices.Clone(addresses), log: log, failed: map[string]time.Time{}}
+	return &bootstrap{addresses: slices.Clone(addresses), log: log, failed: map[string]failure{}}
 }
 
 // names are what clients call the addresses: as many, in no relation to them.
@@ -55,7 +61,7 @@ func (b *bootstrap) order() []string {
 		if x == b.good || y == b.good {
 			return map[bool]int{true: -1, false: 1}[x == b.good]
 		}
-		return b.failed[x].Compare(b.failed[y])
+		return b.failed[x].at.Compare(b.failed[y].at)
 	})
 	return order
 }
@@ -87,7 +93,7 @@ func (b *bootstrap) tell(address string, err error) {
 		delete(b.failed, address)
 		return
 	}
-	b.failed[address] = time.Now()
+	b.failed[address] = failure{time.Now(), err}
 	if b.good == address {
 		b.good = ""
 	}

@@ -148,14 +148,26 @@ func kafkaErrorOf(asked string, code int16, message *string) error {
 // kafkaErrorIn finds the code in an error.
 func kafkaErrorIn(err error) (*kerr.Error, bool) { return errors.AsType[*kerr.Error](err) }
 
+// withCause adds why a context ended, in place of the fact that it has.
+func withCause(ctx context.Context, err error) error {
+	nothingElse := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // not what wraps them
+	switch cause := context.Cause(ctx); {
+	case cause != nil && !errors.Is(err, cause) && nothingElse:
+		return said(cause.Error(), errors.Join(cause, err))
+	case cause != nil && !errors.Is(err, cause):
+		return fmt.Errorf("%w (%w)", err, cause)
+	case err == context.DeadlineExceeded: //nolint:errorlint // as above
+		return said("no answer in time", err)
+	}
+	return err
+}
+
 // requestError wraps what a request failed with, so that its kind can be read by mirror.KindOf alone.
 func requestError(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		err = fmt.Errorf("%w (%w)", err, cause)
-	}
+	err = withCause(ctx, err)
 	if _, ok := errors.AsType[*mirror.Error](err); ok {
 		return fmt.Errorf("%s: %w", op, err)
 	}

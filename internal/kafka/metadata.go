@@ -114,7 +114,7 @@ func (c *Cluster) askMetadata(ctx context.Context, topics []string) (Metadata, e
 	}
 	resp, err := req.RequestWith(ctx, c.client)
 	if err != nil {
-		return Metadata{}, requestError(ctx, "ask for metadata", err)
+		return Metadata{}, c.ended(requestError(ctx, "ask for metadata", err))
 	}
 	m := readMetadata(resp)
 	c.remember(m, topics == nil)

@@ -10,11 +10,20 @@ import (
 	"mirrord/internal/mirror"
 )
 
-// resolve reads the secret that a reference names. Neither the result nor a part of it is ever in an error.
+// resolve reads the secret that a reference names, and refuses one that is empty: it would be sent, and be refused without
+// its file being named. Neither the result nor a part of it is ever in an error.
 func resolve(ref mirror.Secret) (string, error) {
 	if ref == "" {
 		return "", nil
 	}
+	value, err := lookup(ref)
+	if err == nil && value == "" {
+		return "", fmt.Errorf("resolve secret: %s is empty", ref)
+	}
+	return value, err
+}
+
+func lookup(ref mirror.Secret) (string, error) {
 	body, ok := strings.CutPrefix(string(ref), "${")
 	body, closed := strings.CutSuffix(body, "}")
 	provider, name, named := strings.Cut(body, ":")

@@ -191,11 +191,13 @@ func (s *security) dialTelling(ctx context.Context, network, address string, tol
 	if s.useTLS {
 		secure, err := s.encrypt(ctx, conn, address)
 		if err != nil {
-			return nil, errors.Join(&net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}, conn.Close())
+			_ = conn.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: conn.RemoteAddr(), Err: err}
 		}
 		conn = secure
 	}
-	return &impatient{Conn: conn, until: time.Now().Add(s.dialTimeout), told: told}, nil
+	first := func(err error) { told(s.firstReadError(err)) }
+	return &impatient{Conn: conn, until: time.Now().Add(s.dialTimeout), told: first, plain: !s.useTLS}, nil
 }
 
 func (s *security) encrypt(ctx context.Context, conn net.Conn, address string) (net.Conn, error) {
@@ -205,7 +207,7 @@ func (s *security) encrypt(ctx context.Context, conn net.Conn, address string) (
 	}
 	secure := tls.Client(conn, cfg)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("TLS: %w", err)
+		return nil, handshakeError(err)
 	}
 	return secure, nil
 }
@@ -218,6 +220,7 @@ type impatient struct {
 	net.Conn
 	until time.Time
 	told  func(error) // called once: with the first byte, or with why there was none
+	plain bool        // without TLS: an answer in TLS is an error
 
 	mu       sync.Mutex // guards what follows
 	heard    bool
@@ -242,17 +245,21 @@ func (c *impatient) SetDeadline(t time.Time) error {
 
 func (c *impatient) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 || err != nil {
-		c.hear(err)
+	if n == 0 && err == nil {
+		return 0, nil
 	}
-	return n, err
+	return c.hear(b[:n], err)
 }
 
-func (c *impatient) hear(err error) {
+// hear takes note of the first answer and gives what Read is to return.
+func (c *impatient) hear(answer []byte, err error) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.heard {
-		return
+		return len(answer), err
+	}
+	if c.plain && isAlert(answer) {
+		answer, err = nil, answersInTLS(c.RemoteAddr())
 	}
 	c.heard = true
 	if err == nil {
@@ -261,4 +268,5 @@ func (c *impatient) hear(err error) {
 	if !errors.Is(err, net.ErrClosed) { // closed by ourselves says nothing about the other side
 		c.told(err)
 	}
+	return len(answer), err
 }

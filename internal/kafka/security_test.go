@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -156,6 +157,79 @@ func TestTLS(t *testing.T) {
 }
 
 // A renewal writes two files; in between they do not match. That may only delay.
+// TestTheWrongProtocolIsTold: both sides of a connection that disagree about TLS see nothing but its end, and a client tries
+// that again and again. What it may mean is told with the end of the wait.
+func TestTheWrongProtocolIsTold(t *testing.T) {
+	certs := makeCerts(t)
+	cert, key := certs.issue(t, "broker", "127.0.0.1")
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encrypted, plain := startFake(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{pair}})), startFake(t)
+	for _, tt := range []struct {
+		name, address, protocol, want string
+	}{
+		{"TLS to a plain listener", plain.ListenAddrs()[0], "SSL", "TLS could not begin: the listener may not speak it"},
+		{"plain to a listener of TLS", encrypted.ListenAddrs()[0], "", "the listener may want TLS"},
+		{"plain to a listener that answers by an alert", alerting(t), "", "the listener speaks TLS: set security.protocol"},
+		{"nobody speaks", silentListener(t), "", "i/o timeout"},
+	} {
+		c := openCluster(t, Config{
+			Connection:  mirror.Connection{BootstrapServers: []string{tt.address}, Security: mirror.Security{Protocol: tt.protocol}},
+			DialTimeout: 300 * time.Millisecond, RequestTimeout: 10 * time.Second,
+		})
+		ctx, cancel := context.WithTimeoutCause(testContext(t), 2*time.Second, errors.New("no answer within 2 s"))
+		_, err := c.ID(ctx)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.address) || strings.Contains(err.Error(), "context") {
+			t.Errorf("%s: got %v, want %q", tt.name, err, tt.want)
+		}
+		if strings.Count(err.Error(), tt.want) > 1 {
+			t.Errorf("%s: said twice: %v", tt.name, err)
+		}
+		if mirror.KindOf(err) != mirror.Unreachable {
+			t.Errorf("%s: kind %v", tt.name, mirror.KindOf(err))
+		}
+	}
+}
+
+// TestAnEmptySecretNamesItsPlace: the broker would refuse it without a word about where it came from.
+func TestAnEmptySecretNamesItsPlace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("EMPTY_SECRET", "")
+	for _, ref := range []string{"${file:" + file + "}", "${env:EMPTY_SECRET}"} {
+		if _, err := resolve(mirror.Secret(ref)); err == nil || !strings.Contains(err.Error(), ref+" is empty") {
+			t.Errorf("%s: got %v", ref, err)
+		}
+	}
+}
+
+// alerting is a listener that answers everything like Java's TLS answers what is none.
+func alerting(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1024))
+			_, _ = conn.Write([]byte{0x15, 3, 3, 0, 2, 2, 80})
+			conn.Close()
+		}
+	}()
+	return ln.Addr().String()
+}
+
 func TestRenewedClientCertificateNeedsNoRestart(t *testing.T) {
 	certs := makeCerts(t)
 	fake := startFake(t, kfake.TLS(certs.requireClients(t)))

@@ -55,6 +55,7 @@ func TestSecurity(t *testing.T) {
 		c.Nodes[0].Proxy.Opaque()
 	}
 	p.S.Grant(t, sourceRights("User:CN=mirrord")...)
+	t.Run("wrong protocol", func(t *testing.T) { wrongProtocol(t, p) })
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"} {
 		t.Run(mechanism, func(t *testing.T) {
 			s := secureSettings(t, a, p, mechanism, tokens)
@@ -83,6 +84,21 @@ func TestSecurity(t *testing.T) {
 	})
 	if tokens.Asked.Load() < 2 {
 		t.Errorf("%d tokens were asked for: none was renewed", tokens.Asked.Load())
+	}
+}
+
+// wrongProtocol: neither side of a connection that disagrees with the other about TLS says so by itself.
+func wrongProtocol(t *testing.T, p Pair) {
+	m := NewDaemon(t, p.Mirror())
+	for _, c := range []struct{ protocol, address, want string }{
+		{"PLAINTEXT", p.D.Proxied(), "TLS"},
+		{"SSL", p.D.Bootstrap(), "TLS could not begin: the listener may not speak it"},
+	} {
+		r := m.run("list", "--bootstrap-server", c.address, "--command-config", propertiesFile(t, "security.protocol="+c.protocol))
+		t.Logf("%s: %v, %s", c.protocol, r.Took, r.Err)
+		if r.Code != 4 || !strings.Contains(r.Err, c.want) || strings.Contains(r.Err, "context") {
+			t.Errorf("%s: exit code %d, %s", c.protocol, r.Code, r.Err)
+		}
 	}
 }
 
