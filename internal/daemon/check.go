@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"mirrord/internal/config"
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
+	"mirrord/internal/mmm"
+	"mirrord/internal/statestore"
 )
 
 // checkTimeout bounds all questions to one cluster.
@@ -129,6 +132,7 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 	}
 	c.idleItems(d, selected)
 	c.shared(d, selected)
+	c.circles(ctx, cluster, selected)
 	var unreadable []string
 	for name, ops := range cluster.TopicOperations(ctx, selected...) {
 		if ops.Err == nil && ops.Operations.Known() && !ops.Operations.Has(kafka.OpRead) {
@@ -141,6 +145,26 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 		return
 	}
 	c.ok("topics_include selects %s, all readable", count(len(selected), "topic"))
+}
+
+// circles tells which topics a mirror on the source takes from this destination.
+func (c *checker) circles(ctx context.Context, cluster *kafka.Cluster, selected []string) {
+	view, err := statestore.Load(ctx, cluster)
+	if err != nil || c.destinationID == "" {
+		return // none, or none that may be read: the daemon does not know of any either
+	}
+	opposite := mmm.OppositeIn(view, c.destinationID)
+	var circular []string
+	var first error
+	for _, topic := range selected {
+		if loop := opposite.Loop(topic); loop != nil {
+			circular = append(circular, topic)
+			first = cmp.Or(first, loop)
+		}
+	}
+	if first != nil {
+		c.note("", "%s will be refused: %s; %v", count(len(circular), "topic"), shortList(circular), first)
+	}
 }
 
 // modes tells what the mirror's automatic choices will be, and which explicit ones cannot work.

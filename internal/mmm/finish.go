@@ -83,8 +83,8 @@ func (l *loop) returnSettings(ctx context.Context, topics []statestore.Topic) (d
 		}
 		failed[t.Name] = errs[t.Name]
 		if now, ok := settings[t.Name]; ok {
-			record, _ := l.deps.View.Settings(l.name, t.Name)
-			if set, gone := planReturn(record.Owned, record.Source, now.explicit); len(set)+len(gone) > 0 {
+			keys, values := l.returning(t)
+			if set, gone := planReturn(keys, values, now.explicit); len(set)+len(gone) > 0 {
 				changes = append(changes, kafka.ConfigChange{Topic: t.Name, Set: set, Delete: gone})
 			}
 		}
@@ -155,6 +155,9 @@ func (l *loop) recordPromoted(ctx context.Context, done []statestore.Topic) {
 		now, ok := l.deps.View.Topic(l.name, t.Name)
 		if merged, fits := mergeTopic(now, t, after); ok && fits {
 			recs, told = append(recs, merged), append(told, t.Name)
+			if r, ended := l.judged(t); ended {
+				recs = append(recs, r)
+			}
 		}
 	}
 	if err := l.put(ctx, recs...); err != nil {

@@ -127,6 +127,8 @@ func (l *loop) guarded() (topics []string) {
 	own := readLedger(l.deps.View.ACLs(l.name))[ownedGuard]
 	for _, t := range l.deps.View.Topics(l.name) {
 		foreign := t.Finding.Message != "" && t.Finding.Kind == mirror.Diverged
+		s, _ := l.deps.View.Settings(l.name, t.Name)
+		foreign = foreign || l.standing(t) == turnedAway || s.Untouched && t.Unready && t.Wish != mirror.Mirroring
 		circular := t.Finding.Message != "" && t.Finding.Kind == mirror.Loop || !l.circles.allows(t)
 		if !t.DestinationID.IsZero() && !promoted(t) && !foreign && !wishLost(t) && (!circular || own[guardOf(t.Name)]) {
 			topics = append(topics, t.Name)

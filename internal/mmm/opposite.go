@@ -84,7 +84,7 @@ func (o Opposite) Dormant(topic string) bool {
 // dormant: the mirror has never settled on the topic, or was refused it for this very circle, and has set nothing on it
 // that a stop would have to give back.
 func (o Opposite) dormant(t statestore.Topic) bool {
-	if settings, _ := o.view.Settings(t.Mirror, t.Name); len(settings.Owned) > 0 {
+	if settings, _ := o.view.Settings(t.Mirror, t.Name); len(settings.Owned) > 0 || !settings.Trial.IsZero() {
 		return false
 	}
 	if t.DestinationID.IsZero() {
@@ -120,7 +120,7 @@ func (l *loop) lookForCircles(ctx context.Context, m statestore.Mirror, source c
 	for _, t := range l.deps.View.Topics(l.name) {
 		_, here := d.topics[t.Name]
 		_, there := source[t.Name]
-		if here && there && d.asked[t.Name] && beginning(t) {
+		if here && there && d.asked[t.Name] && beginning(t) && l.standing(t) != turnedAway {
 			begin = append(begin, t.Name)
 		}
 	}

@@ -43,17 +43,18 @@ func TestOppositeLoop(t *testing.T) {
 		loop    bool
 		dormant bool
 	}{
-		"none":                        {nil, false, false},
-		"at work":                     {[]statestore.Record{backTopic(nil)}, true, false},
-		"comparing":                   {[]statestore.Record{backTopic(nil), backState(mirror.LogTruncation, 0)}, true, false},
-		"stopped":                     {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true })}, false, false},
-		"being stopped":               {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Wish = mirror.Stopped })}, true, false},
-		"never begun":                 {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.DestinationID = mirror.TopicID{} })}, false, true},
-		"refused for a circle":        {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Finding = circular })}, false, true},
-		"found when it compared":      {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Loop)}, false, true},
-		"failed for something else":   {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Unreachable)}, true, false},
-		"refused, and recovered":      {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Rearm = 1 }), backState(mirror.Failed, mirror.Loop)}, true, false},
-		"refused with settings of it": {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Loop), statestore.TopicSettings{Mirror: "back", Topic: "t", Owned: []string{"retention.ms"}}}, true, false},
+		"none":                          {nil, false, false},
+		"at work":                       {[]statestore.Record{backTopic(nil)}, true, false},
+		"comparing":                     {[]statestore.Record{backTopic(nil), backState(mirror.LogTruncation, 0)}, true, false},
+		"stopped":                       {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Wish, t.Promoted = mirror.Stopped, true })}, false, false},
+		"being stopped":                 {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Wish = mirror.Stopped })}, true, false},
+		"never begun":                   {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.DestinationID = mirror.TopicID{} })}, false, true},
+		"refused for a circle":          {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Finding = circular })}, false, true},
+		"found when it compared":        {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Loop)}, false, true},
+		"failed for something else":     {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Unreachable)}, true, false},
+		"refused, and recovered":        {[]statestore.Record{backTopic(func(t *statestore.Topic) { t.Rearm = 1 }), backState(mirror.Failed, mirror.Loop)}, true, false},
+		"refused with settings of it":   {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Loop), statestore.TopicSettings{Mirror: "back", Topic: "t", Owned: []string{"retention.ms"}}}, true, false},
+		"refused with a topic on trial": {[]statestore.Record{backTopic(nil), backState(mirror.Failed, mirror.Loop), statestore.TopicSettings{Mirror: "back", Topic: "t", Trial: id('s')}}, true, false},
 	} {
 		o := theOther(t, c.recs...)
 		if err := o.Loop("t"); (err != nil) != c.loop || c.loop && mirror.KindOf(err) != mirror.Loop {

@@ -143,7 +143,7 @@ func (v preview) topics() {
 
 func (v preview) configs(ctx context.Context) {
 	for _, t := range v.loop.deps.View.Topics(v.loop.name) {
-		if !followsSettings(t) || !v.destination.same(t) || !v.loop.circles.allows(t) {
+		if !followsSettings(t) || !v.destination.same(t) || !v.loop.circles.allows(t) || v.loop.standing(t) == turnedAway {
 			continue
 		}
 		plan, ok := v.loop.planConfigs(ctx, v.mirror, t, v.seen, v.destination)

@@ -38,6 +38,7 @@ type memory struct {
 	groups   map[string]statestore.GroupStatus
 	settings map[string]statestore.TopicSettings
 	refresh  statestore.RefreshStatus
+	compared map[string]mirror.State // what comparing a topic comes to where that is not MIRRORING
 	puts     int
 }
 
@@ -94,7 +95,25 @@ func (m *memory) drive(t statestore.Topic) {
 	}
 	for i := range t.Partitions {
 		p := mirror.Partition{Mirror: t.Mirror, TopicID: t.SourceID, Index: i}
-		m.states[p] = statestore.PartitionState{Partition: p, Topic: t.Name, State: state, Kind: t.Finding.Kind}
+		if outcome, ok := m.compared[t.Name]; ok && t.Wish == mirror.Mirroring {
+			m.compare(t, p, outcome)
+			continue
+		}
+		m.states[p] = statestore.PartitionState{Partition: p, Topic: t.Name, State: state, Kind: t.Finding.Kind, Rearmed: t.Rearm}
+	}
+}
+
+// compare plays the comparison of a partition that ends in LOG_TRUNCATION, still, or in FAILED.
+func (m *memory) compare(t statestore.Topic, p mirror.Partition, outcome mirror.State) {
+	before := m.states[p]
+	switch {
+	case before.State == mirror.Failed && before.Rearmed == t.Rearm:
+	case t.Unready || outcome != mirror.Failed:
+		m.states[p] = statestore.PartitionState{Partition: p, Topic: t.Name, State: mirror.LogTruncation, Rearmed: t.Rearm}
+	default:
+		m.states[p] = statestore.PartitionState{
+			Partition: p, Topic: t.Name, State: mirror.Failed, Previous: mirror.LogTruncation, Kind: mirror.Diverged, RetryAttempt: -1, Rearmed: t.Rearm,
+		}
 	}
 }
 
@@ -162,7 +181,12 @@ func (m *memory) Partition(p mirror.Partition) (statestore.PartitionState, bool)
 	return s, ok
 }
 
-func (m *memory) LastMirror(mirror.Partition) (mirror.Position, bool) {
+func (m *memory) LastMirror(p mirror.Partition) (mirror.Position, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.compared[m.states[p].Topic]; ok {
+		return mirror.NoPosition, true
+	}
 	return mirror.Position{LeaderEpoch: 1, Offset: 1000}, true
 }
 

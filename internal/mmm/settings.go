@@ -89,6 +89,7 @@ type settingsInput struct {
 	replicas    int           // of the destination topic; 0: not known yet
 	exclude     []string      // topic_properties_exclude
 	known       map[string]bool
+	trial       bool     // the destination topic may be somebody's own
 	owned       []string // keys that mirrord has set
 }
 
@@ -98,6 +99,8 @@ type settingsPlan struct {
 	remove   []string
 	owned    []string          // afterwards
 	source   map[string]string // the source's own values that may be copied; they return at STOPPED
+	trial    mirror.TopicID    // of the destination topic, if it is on trial
+	own      map[string]string // what that one had before
 	left     []string          // of the source's, unknown to the destination
 	replaced bool              // the timestamp limits, by their older equivalent
 	lowered  bool              // min.insync.replicas, to as many as there are
@@ -155,6 +158,9 @@ func planSettings(in settingsInput) settingsPlan {
 	raised := !copied && slices.Contains(in.owned, keyMaxMessageBytes) // what is in force is our own doing
 	if least := in.source.maxMessageBytes; least > in.admits(want) || raised && least > 0 {
 		want[keyMaxMessageBytes] = strconv.FormatInt(least, 10)
+	}
+	if in.trial {
+		want = in.sparing(want)
 	}
 	p.diff(in, want)
 	return p

@@ -21,13 +21,14 @@ func (l *loop) configs(ctx context.Context, seen observation, d destinationSeen)
 		return nil
 	}
 	clear(l.trouble)
+	l.giveBack(ctx, d)
 	busy := l.recreating.list()
 	var recs []statestore.Record
 	var changes []kafka.ConfigChange
 	left := map[string]bool{}
 	var lowered []string
 	for _, t := range l.deps.View.Topics(l.name) {
-		if !followsSettings(t) || !d.same(t) || busy[t.Name] || !l.circles.allows(t) {
+		if !followsSettings(t) || !d.same(t) || busy[t.Name] || !l.circles.allows(t) || l.standing(t) == turnedAway {
 			delete(l.seeding, t.Name)
 			continue
 		}
@@ -81,10 +82,17 @@ func (l *loop) planConfigs(ctx context.Context, m statestore.Mirror, t statestor
 		return settingsPlan{}, false
 	}
 	record, _ := l.deps.View.Settings(l.name, t.Name)
+	trial := l.standing(t) != approved
 	plan := planSettings(settingsInput{
 		source: source, destination: now, replicas: d.topics[t.Name].replicas, exclude: m.TopicPropertiesExclude, known: d.known,
-		owned: record.Owned,
+		owned: record.Owned, trial: trial,
 	})
+	if trial {
+		plan.try(t, record, now)
+	}
+	if compacts(plan.set[keyCleanupPolicy]) && !compacts(now.held[keyCleanupPolicy]) && l.comparing(t) {
+		delete(plan.set, keyCleanupPolicy) // it may hold records of its own that the source's policy would cost it
+	}
 	l.spareSeeding(ctx, t, plan, seen, now)
 	return plan, true
 }
@@ -97,8 +105,9 @@ func (l *loop) settingsFailed(topic string, err error) {
 
 func (l *loop) settingsRecord(topic string, plan settingsPlan) (statestore.TopicSettings, bool) {
 	before, _ := l.deps.View.Settings(l.name, topic)
-	after := statestore.TopicSettings{Mirror: l.name, Topic: topic, Owned: plan.owned, Source: plan.source}
-	return after, !slices.Equal(before.Owned, after.Owned) || !maps.Equal(before.Source, after.Source)
+	after := statestore.TopicSettings{Mirror: l.name, Topic: topic, Owned: plan.owned, Source: plan.source, Trial: plan.trial, Own: plan.own}
+	return after, before.Untouched || before.Trial != after.Trial || !maps.Equal(before.Own, after.Own) ||
+		!slices.Equal(before.Owned, after.Owned) || !maps.Equal(before.Source, after.Source)
 }
 
 // tellLeft says once which settings the destination does not know.

@@ -26,6 +26,7 @@ func (l *loop) topics(ctx context.Context, seen observation, d destinationSeen) 
 	l.tellNotes(ctx, selectionOf(m).unmatched(seen.topics), notes)
 	plans = l.create(ctx, m, plans, seen, d)
 	l.grow(ctx, plans)
+	l.adopt(ctx, plans)
 	if err := l.guardFirst(ctx, plans, d); err != nil {
 		l.fail(StepGuard, err)
 		l.settle(ctx, StepGuard)
@@ -120,10 +121,13 @@ func (l *loop) create(ctx context.Context, m statestore.Mirror, plans []topicPla
 		}
 		plans[i].after.DestinationID = created.ID
 		l.created[plans[i].after.Name] = time.Now()
-		plans[i].why = "topic created"
+		plans[i].why = topicCreated
 	}
 	return plans
 }
+
+// topicCreated is what happened to a topic that was not there.
+const topicCreated = "topic created"
 
 // youth is for how long a new topic may not be seen yet: a broker applies thousands of them one after another.
 const youth = 5 * time.Minute

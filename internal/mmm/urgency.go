@@ -15,11 +15,12 @@ type glimpse struct {
 }
 
 type wishSeen struct {
-	wish  mirror.State
-	rearm int32
+	wish     mirror.State
+	rearm    int32
+	standing standing
 }
 
-// glance looks for what has become urgent: an edit, a new wish, a promotion to be finished.
+// glance looks for what has become urgent: an edit, a new wish, the end of a trial, a promotion to be finished.
 func (l *loop) glance() {
 	m, _ := l.deps.View.Mirror(l.name)
 	now := glimpse{version: m.Version, pending: len(m.PendingInclude) + len(m.PendingExclude), topics: map[string]wishSeen{}}
@@ -27,7 +28,7 @@ func (l *loop) glance() {
 	stopping := map[string]bool{}
 	l.ripe = false
 	for _, t := range l.deps.View.Topics(l.name) {
-		seen := wishSeen{t.Wish, t.Rearm}
+		seen := wishSeen{t.Wish, t.Rearm, l.standing(t)}
 		now.topics[t.Name] = seen
 		urgent = urgent || l.seen.topics[t.Name] != seen
 		if t.Wish == mirror.Stopped && !t.Promoted {

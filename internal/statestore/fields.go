@@ -261,7 +261,11 @@ func (r *TopicSettings) keyFields(c *coder) {
 func (r *TopicSettings) valueFields(c *coder) {
 	c.strings(&r.Owned)
 	c.stringMap(&r.Source)
-	c.tags()
+	c.tags(
+		tag{0, r.Untouched, func(c *coder) { c.bool(&r.Untouched) }},
+		tag{1, !r.Trial.IsZero(), func(c *coder) { c.topicID(&r.Trial) }},
+		tag{2, len(r.Own) > 0, func(c *coder) { c.stringMap(&r.Own) }},
+	)
 }
 
 func (r *ClusterIdentity) keyFields(*coder) {}

@@ -150,6 +150,12 @@ type TopicSettings struct {
 	Mirror, Topic string
 	Owned         []string
 	Source        map[string]string
+	// Untouched: the destination topic was there before, and has no settings of mirrord's, not yet or not any more.
+	Untouched bool
+	// Trial is such a topic once it has some, until it is found to be a copy; Own are the settings that it had before, which
+	// return if it is none. Zero: there is none.
+	Trial mirror.TopicID
+	Own   map[string]string
 }
 
 // ClusterIdentity is record type 109, in shard 0: whose destination this is.

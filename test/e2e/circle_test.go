@@ -33,6 +33,9 @@ func TestARefusedCircleTouchesNothing(t *testing.T) {
 		must(t, p.S.ProduceAs(App, "t"))
 	}
 	untouched()
+	if r := back.run("check", "--config", back.ConfigFile()); !strings.Contains(r.Out, "1 topic will be refused: t; topic t would go in a circle") {
+		t.Errorf("check: exit code %d\n%s", r.Code, r.Out)
+	}
 	back.Do("recover", "--mirror", "west", "--topics", "t", "--no-wait")
 	Eventually(t, soon, func() error { return back.wantLog("topic failed", "circle") })
 	awaitRow(t, back, "t", 0, soon, func(r Partition) bool { return r.State == "FAILED" })
