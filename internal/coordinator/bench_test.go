@@ -208,7 +208,7 @@ func (i *instance) lags(_ context.Context, _ string, topics []string) (map[strin
 	return out, nil
 }
 
-func (i *instance) reseed(_ context.Context, mirrorName, topic string) (string, error) {
+func (i *instance) reseed(ctx context.Context, _, topic string, commit func(context.Context) error) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.reseeds = append(i.reseeds, topic)

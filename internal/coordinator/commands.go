@@ -12,24 +12,32 @@ import (
 // lookupTime bounds asking the source for a command; reseeding takes as long as it takes.
 const lookupTime = 30 * time.Second
 
-// slow is a command that waits for something outside. The commands after it do not wait.
+// slow is a command that waits for something outside. Which of the commands after it wait, too, turn says.
 type slow struct {
 	ready bool
 	found lookup
+
+	topic  string // recover --reseed: what is being recreated
+	recall func() // and ends that
 }
 
 // command executes the first command of a shard that can be, and gives its records: effects, outcome and cursor.
 func (r *runner) command(s *shard, now time.Time) ([]statestore.Record, []func(error)) {
 	waiting := r.view.Commands(s.index)
+	var earlier []statestore.SubmittedCommand // that have no outcome yet
 	for _, cmd := range waiting {
 		if r.draining(cmd.Command) {
 			continue // accepted; its end is its outcome
 		}
-		found, ready := r.lookedUp(s, cmd.Command)
+		found, ready := r.ready(s, cmd, earlier)
 		if !ready {
+			earlier = append(earlier, cmd)
 			continue
 		}
-		d := r.desk(now).decide(cmd.Command, found)
+		desk := r.desk(now)
+		desk.overtaken = r.overtaken(cmd, found)
+		d := desk.decide(cmd.Command, found)
+		r.recall(s, earlier, cmd.Command)
 		if d.open {
 			s.missed[cmd.ID] = d.outcome.Topics
 		} else {
@@ -114,15 +122,15 @@ func (r *runner) draining(cmd mirror.Command) bool {
 }
 
 // lookedUp gives what a command needs from outside, or begins to look it up.
-func (r *runner) lookedUp(s *shard, cmd mirror.Command) (found lookup, ready bool) {
+func (r *runner) lookedUp(s *shard, cmd statestore.SubmittedCommand) (found lookup, ready bool) {
 	if waits := s.slow[cmd.ID]; waits != nil { // first: looking up may change what there is to look up
 		return waits.found, waits.ready
 	}
-	look := r.lookUp(cmd)
+	waits := &slow{}
+	look := r.lookUp(cmd, waits)
 	if look == nil {
 		return lookup{}, true
 	}
-	waits := &slow{}
 	s.slow[cmd.ID] = waits
 	r.started.Go(func() {
 		found := look(s.ctx)
@@ -132,7 +140,7 @@ func (r *runner) lookedUp(s *shard, cmd mirror.Command) (found lookup, ready boo
 }
 
 // lookUp is what has to be found out for a command, outside of the loop; nil: nothing.
-func (r *runner) lookUp(cmd mirror.Command) func(context.Context) lookup {
+func (r *runner) lookUp(cmd statestore.SubmittedCommand, waits *slow) func(context.Context) lookup {
 	m := r.index.mirrors[cmd.Mirror]
 	if m == nil {
 		return nil
@@ -146,27 +154,13 @@ func (r *runner) lookUp(cmd mirror.Command) func(context.Context) lookup {
 			return found
 		}
 	case cmd.Verb == mirror.VerbRecover && cmd.Reseed:
-		topics := r.desk(time.Now()).reseedable(m, cmd)
+		topics := r.desk(time.Now()).reseedable(m, cmd.Command)
 		if len(topics) == 0 {
 			return nil
 		}
-		return func(ctx context.Context) lookup { return r.reseed(ctx, cmd.Mirror, topics) }
+		return func(ctx context.Context) lookup { return r.reseed(ctx, cmd, waits, topics) }
 	}
 	return nil
-}
-
-// reseed recreates topics, one after another.
-func (r *runner) reseed(ctx context.Context, mirrorName string, topics []string) lookup {
-	found := lookup{refused: map[string]error{}, paths: map[string]string{}}
-	for _, topic := range topics {
-		path, err := r.deps.Reseed(ctx, mirrorName, topic)
-		if err != nil {
-			found.refused[topic] = err
-			continue
-		}
-		found.paths[topic] = path
-	}
-	return found
 }
 
 // staleCommand is the age from which commands are not executed that lie in front of a shard that nobody ever claimed:

@@ -46,8 +46,9 @@ type Deps struct {
 	Resolve func(ctx context.Context, mirrorName string, items, exclude []string) (topics []string, refused map[string]error, err error)
 	// Lag looks at both clusters now and tells how many offsets of each topic are not mirrored yet.
 	Lag func(ctx context.Context, mirrorName string, topics []string) (map[string]int64, error)
-	// Reseed exports what only the destination has, recreates the topic there and returns the export's path.
-	Reseed func(ctx context.Context, mirrorName, topic string) (path string, err error)
+	// Reseed exports what only the destination has, recreates the topic there and returns the export's path. Right before it
+	// deletes anything it asks commit, which refuses if anybody has decided about the topic since.
+	Reseed func(ctx context.Context, mirrorName, topic string, commit func(context.Context) error) (path string, err error)
 	// Define changes a definition by properties with Kafka's names.
 	Define func(base mirror.Definition, settings map[string]string) (mirror.Definition, error)
 
@@ -207,10 +208,15 @@ func (c *Coordinator) Declare(definitions []mirror.Definition) {
 // Put appends mirror-level records on behalf of the metadata manager. It fails with kind Fenced where this instance does
 // not own the mirror. What an operator commanded since the caller looked is not undone: see merged.
 func (c *Coordinator) Put(ctx context.Context, mirrorName string, records ...statestore.Record) error {
+	return c.decided(ctx, mirrorName, func(r *runner) ([]statestore.Record, error) { return r.merged(records), nil })
+}
+
+// decided appends what is decided on the loop, on the view of that moment, for a mirror whose shard this instance owns.
+func (c *Coordinator) decided(ctx context.Context, mirrorName string, decide func(*runner) ([]statestore.Record, error)) error {
 	done := make(chan error, 1)
 	posted := c.post(func(r *runner) {
 		r.put(mirrorName, &item{
-			prepare: func() ([]statestore.Record, error) { return r.merged(records), nil },
+			prepare: func() ([]statestore.Record, error) { return decide(r) },
 			done:    func(err error) { done <- err },
 		})
 	})

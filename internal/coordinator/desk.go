@@ -18,6 +18,7 @@ type desk struct {
 	declared   func(mirrorName string) bool // the configuration file of this instance names it
 	define     func(base mirror.Definition, settings map[string]string) (mirror.Definition, error)
 	belongings func(mirrorName string) []statestore.Record // all mirror-level records, for delete
+	overtaken  overtaken                                   // what a later command has decided already
 }
 
 // lookup is what was looked up for a command before it is decided.
@@ -199,10 +200,15 @@ func (d *desk) each(m *mirrorEntry, cmd mirror.Command, v *verdicts, rule func(*
 				continue
 			}
 			matched = true
-			if !seen[name] {
-				seen[name] = true
-				rule(m.topics[name], v)
+			if seen[name] {
+				continue
 			}
+			seen[name] = true
+			if why := d.overtaken.topic(name); why != "" {
+				v.refuse(name, "%s", why)
+				continue
+			}
+			rule(m.topics[name], v)
 		}
 		if !matched {
 			d.unmatched(m, cmd, p, v)

@@ -196,6 +196,9 @@ func (r *runner) stopTopics(mirrorName string, topics []string, w *writing) {
 				if !ok {
 					return nil, mirror.Errorf(mirror.Refused, "topic %s is not in mirror %s", name, mirrorName)
 				}
+				if t.Recreating {
+					return nil, mirror.Errorf(mirror.Retriable, "topic %s is being recreated: try again", name)
+				}
 				if t.Wish != mirror.Stopped {
 					t = commanded(t)
 					t.Wish, t.Promoted = mirror.Stopped, false

@@ -93,7 +93,8 @@ func contested(r statestore.Record) any {
 
 // merged is what the metadata manager wants to write, made to agree with what was commanded since it looked. Its own are
 // the facts about a topic: ids, partition count, findings, whether the promotion is finished. The operator's are the wish,
-// re-arming and draining. The metadata manager changes a wish (a topic newly excluded) by a Rewish only.
+// re-arming and draining; that it is being recreated is noted by whoever answers the command. The metadata manager changes
+// a wish (a topic newly excluded) by a Rewish only.
 func (r *runner) merged(records []statestore.Record) []statestore.Record {
 	out := make([]statestore.Record, len(records))
 	for i, rec := range records {
@@ -121,7 +122,7 @@ func (r *runner) mergedTopic(t statestore.Topic, rewish bool) statestore.Record 
 	if !rewish {
 		t.Wish, t.ByCommand = now.Wish, now.ByCommand
 	}
-	t.Rearm = max(t.Rearm, now.Rearm)
+	t.Rearm, t.Recreating = max(t.Rearm, now.Rearm), now.Recreating
 	t.Drain, t.DrainDeadlineMillis, t.DrainCommand = now.Drain, now.DrainDeadlineMillis, now.DrainCommand
 	t.Promoted = t.Promoted && t.Wish == mirror.Stopped
 	return t

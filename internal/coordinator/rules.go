@@ -13,12 +13,20 @@ func (d *desk) start(m *mirrorEntry, cmd mirror.Command, found lookup, v *verdic
 		v.refuse(item, "%v", found.refused[item])
 	}
 	for _, topic := range found.topics {
+		if why := d.overtaken.topic(topic); why != "" {
+			v.refuse(topic, "%s", why)
+			continue
+		}
 		d.startTopic(m, topic, v)
 	}
 	changed := m.mirror
 	for _, item := range cmd.Topics {
 		p, err := mirror.ParsePattern(item)
 		if err != nil || p.Literal() || found.refused[item] != nil || slices.ContainsFunc(found.topics, p.Match) {
+			continue
+		}
+		if why := d.overtaken.pattern(item); why != "" {
+			v.refuse(item, "%s", why)
 			continue
 		}
 		if !slices.Contains(changed.PendingInclude, item) {
@@ -213,7 +221,7 @@ func exported(path string) string {
 // reseedable are the topics that recover --reseed has to recreate: those with something FAILED.
 func (d *desk) reseedable(m *mirrorEntry, cmd mirror.Command) (topics []string) {
 	d.each(m, cmd, &verdicts{}, func(e *topicEntry, _ *verdicts) {
-		if len(d.failedIn(e)) > 0 {
+		if len(d.failedIn(e)) > 0 || e.topic.Recreating {
 			topics = append(topics, e.topic.Name)
 		}
 	})

@@ -45,8 +45,9 @@ const replaceTime = 30 * time.Second
 // Reseed recreates a destination topic that cannot become a copy any more, and makes the mirror begin anew with the
 // source topic that is there now. Before anything is deleted, what only the destination has is exported; path is the
 // folder, empty if there was nothing. Called again after a crash it goes on where it was. The caller re-arms the
-// partitions; group offsets follow with the next cycle.
-func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string) (path string, err error) {
+// partitions; group offsets follow with the next cycle. Right before anything is deleted, commit is asked, and what the
+// decision was made from is looked at again: the topic may be the only copy by then.
+func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string, commit func(context.Context) error) (path string, err error) {
 	record, ok := m.deps.View.Mirror(mirrorName)
 	t, known := m.deps.View.Topic(mirrorName, topic)
 	if !ok || !known {
@@ -57,7 +58,7 @@ func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string) (path st
 		defer r.loop.recreating.set(topic, false)
 	}
 	ctx = kafka.WithLease(ctx, m.deps.Lease)
-	s := reseed{m: m, mirror: record, topic: t}
+	s := reseed{m: m, mirror: record, topic: t, commit: commit}
 	if err := s.look(ctx); err != nil {
 		return "", err
 	}
@@ -80,6 +81,7 @@ type reseed struct {
 	m      *Manager
 	mirror statestore.Mirror
 	topic  statestore.Topic
+	commit func(context.Context) error
 
 	source        topicInfo
 	settings      map[string]string // of the new topic
@@ -149,25 +151,8 @@ func (s *reseed) replace(ctx context.Context) (path string, err error) {
 	if s.there && s.old.ID != s.topic.DestinationID && !s.topic.DestinationID.IsZero() {
 		return s.adopt(ctx)
 	}
-	if s.there {
-		before, err := s.ends(ctx)
-		if err != nil {
-			return "", err
-		}
-		if path, err = s.export(ctx); err != nil {
-			return path, err
-		}
-		after, err := s.ends(ctx)
-		if err != nil {
-			return path, err
-		}
-		if !maps.Equal(before, after) {
-			return path, mirror.Errorf(mirror.Retriable, "topic %s was written to while it was exported", s.topic.Name).
-				WithHint("end its writers, then recover again")
-		}
-		if err := s.m.deps.Destination.DeleteTopic(ctx, s.topic.Name, s.old.ID); err != nil && !kafka.UnknownTopic(err) {
-			return path, err
-		}
+	if path, err = s.clear(ctx); err != nil {
+		return path, err
 	}
 	if path == "" {
 		path = s.kept()
@@ -176,6 +161,55 @@ func (s *reseed) replace(ctx context.Context) (path string, err error) {
 		return path, fmt.Errorf("record the settings of topic %s: %w", s.topic.Name, err)
 	}
 	return path, s.create(ctx)
+}
+
+// clear exports and deletes what is there. Once committed a stop waits for the end, so only the destination is asked then.
+func (s *reseed) clear(ctx context.Context) (path string, err error) {
+	if !s.there {
+		return "", s.commit(ctx)
+	}
+	before, err := s.ends(ctx)
+	if err != nil {
+		return "", err
+	}
+	if path, err = s.export(ctx); err != nil {
+		return path, err
+	}
+	if err := s.sourceStays(ctx); err != nil {
+		return path, err
+	}
+	if err := s.commit(ctx); err != nil {
+		return path, err
+	}
+	after, err := s.ends(ctx)
+	if err != nil {
+		return path, err
+	}
+	if !maps.Equal(before, after) {
+		return path, mirror.Errorf(mirror.Retriable, "topic %s was written to while it was exported", s.topic.Name).
+			WithHint("end its writers, then recover again")
+	}
+	if err := s.m.deps.Destination.DeleteTopic(ctx, s.topic.Name, s.old.ID); err != nil && !kafka.UnknownTopic(err) {
+		return path, err
+	}
+	return path, nil
+}
+
+// sourceStays finds that there is still something to copy from: the export may have taken hours.
+func (s *reseed) sourceStays(ctx context.Context) error {
+	topics, _, err := s.m.sourceTopics(ctx, s.mirror)
+	if err != nil {
+		return fmt.Errorf("topic %s is kept, for the source does not answer any more: %w", s.topic.Name, err)
+	}
+	info, ok := topics[s.topic.Name]
+	if ok && info.id.IsZero() {
+		info.id = s.source.id // an old broker tells none
+	}
+	if !ok || info.err != nil || info.id != s.source.id || info.partitions != s.source.partitions {
+		return mirror.Errorf(mirror.SourceGone, "source topic %s has changed while the destination's was exported", s.topic.Name).
+			WithHint("recover again")
+	}
+	return nil
 }
 
 // ends are the destination topic's log end offsets by partition.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -318,6 +319,9 @@ func TestWithoutAnAuthorizerItIsSaidOnce(t *testing.T) {
 	}
 }
 
+// agreed is a commit to which nothing speaks against.
+func agreed(context.Context) error { return nil }
+
 func TestReseed(t *testing.T) {
 	r := newRig(t, rigOptions{define: including("t")})
 	r.topic("t", 1, 10, "segment.ms", "500000")
@@ -326,11 +330,11 @@ func TestReseed(t *testing.T) {
 	old := r.record("t")
 	must(t, r.fs.DeleteTopic("t"))
 	r.eventually("the finding", func() bool { return r.record("t").Finding.Kind == mirror.SourceGone })
-	if _, err := r.manager.Reseed(t.Context(), "m", "t"); err == nil || r.fd.TopicInfo("t") == nil {
+	if _, err := r.manager.Reseed(t.Context(), "m", "t", agreed); err == nil || r.fd.TopicInfo("t") == nil {
 		t.Fatalf("without a source topic: %v", err)
 	}
 	r.topic("t", 2, 5, "segment.ms", "700000")
-	path, err := r.manager.Reseed(t.Context(), "m", "t")
+	path, err := r.manager.Reseed(t.Context(), "m", "t", agreed)
 	must(t, err)
 	now := r.record("t")
 	if now.SourceID == old.SourceID || now.DestinationID == old.DestinationID || now.Partitions != 2 || now.Finding.Message != "" || !now.Unready {
@@ -350,6 +354,41 @@ func TestReseed(t *testing.T) {
 	}
 }
 
+// What was decided to delete is looked at again after the export: nothing is deleted that is the only copy by then, that
+// somebody writes to, or about which somebody has decided.
+func TestReseedDeletesOnlyWhatItHasLookedAtAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile func(*rig)
+		committed error
+		kind      mirror.Kind
+	}{
+		"the source dies":           {meanwhile: func(r *rig) { r.fs.Close() }, kind: mirror.Unreachable},
+		"the source topic goes":     {meanwhile: func(r *rig) { must(r.t, r.fs.DeleteTopic("t")) }, kind: mirror.SourceGone},
+		"somebody writes":           {meanwhile: func(r *rig) { r.write(r.fd, "t", 1, 3) }, kind: mirror.Retriable},
+		"somebody decides about it": {meanwhile: func(*rig) {}, committed: mirror.Errorf(mirror.Refused, "stopped"), kind: mirror.Refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, rigOptions{define: including("t")})
+			r.topic("t", 1, 10)
+			end := r.run()
+			r.mirrorOf("t", 1, 10)
+			end()
+			r.manager.deps.Tail = func(context.Context, string, statestore.Topic, int32, io.Writer) (int64, error) {
+				tt.meanwhile(r)
+				return 0, nil
+			}
+			id := r.fd.TopicInfo("t").TopicID
+			_, err := r.manager.Reseed(t.Context(), "m", "t", func(context.Context) error { return tt.committed })
+			if err == nil || mirror.KindOf(err) != tt.kind {
+				t.Errorf("kind %v: %v", mirror.KindOf(err), err)
+			}
+			if now := r.fd.TopicInfo("t"); now == nil || now.TopicID != id {
+				t.Error("the topic was deleted")
+			}
+		})
+	}
+}
+
 // A crash between the creation and its record leaves an empty topic under an unknown id: the next attempt takes it.
 func TestReseedGoesOnAfterACrash(t *testing.T) {
 	r := newRig(t, rigOptions{define: including("t")})
@@ -358,7 +397,7 @@ func TestReseedGoesOnAfterACrash(t *testing.T) {
 	r.mirrorOf("t", 1, 10)
 	end()
 	must(t, r.fd.DeleteTopic("t"), r.fd.CreateTopic("t", 1, nil))
-	if _, err := r.manager.Reseed(t.Context(), "m", "t"); err != nil {
+	if _, err := r.manager.Reseed(t.Context(), "m", "t", agreed); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.record("t").DestinationID; got.IsZero() || got != mirror.TopicID(r.fd.TopicInfo("t").TopicID) {
@@ -366,7 +405,7 @@ func TestReseedGoesOnAfterACrash(t *testing.T) {
 	}
 	must(t, r.fd.DeleteTopic("t"), r.fd.CreateTopic("t", 1, nil))
 	r.write(r.fd, "t", 1, 3)
-	if _, err := r.manager.Reseed(t.Context(), "m", "t"); mirror.KindOf(err) != mirror.DestinationGone {
+	if _, err := r.manager.Reseed(t.Context(), "m", "t", agreed); mirror.KindOf(err) != mirror.DestinationGone {
 		t.Errorf("somebody else's topic: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func samples() []Record {
 		Topic{
 			Mirror: "east", Name: "orders", SourceID: testID, DestinationID: mirror.TopicID{9}, Partitions: 12,
 			Wish: mirror.Paused, ByCommand: true, Promoted: true, Rearm: 3, Message: "m", Finding: Finding{mirror.SourceGone, "gone"},
-			Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID,
+			Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID, Recreating: true,
 		},
 		ShardClaim{3, 4, "host-1", "mirrord-host-1", "127.0.0.1:9464", 5, true},
 		CommandOutcome{mirror.Outcome{

@@ -130,7 +130,10 @@ func (r *Topic) valueFields(c *coder) {
 	c.bool(&r.Drain)
 	c.int64(&r.DrainDeadlineMillis)
 	c.uuid(&r.DrainCommand)
-	c.tags(tag{0, r.Unready, func(c *coder) { c.bool(&r.Unready) }})
+	c.tags(
+		tag{0, r.Unready, func(c *coder) { c.bool(&r.Unready) }},
+		tag{1, r.Recreating, func(c *coder) { c.bool(&r.Recreating) }},
+	)
 }
 
 func (r *ShardClaim) keyFields(c *coder) { c.int32(&r.ShardIndex) }

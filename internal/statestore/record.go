@@ -69,9 +69,12 @@ type Topic struct {
 	// Unready: the destination topic was there before this start, and has to get its settings and its guard before the logs
 	// are compared (protocol R20).
 	Unready bool
-	Rearm   int32  // +1 by each recover
-	Message string // why the topic is not there yet, e.g. the destination's reason for refusing to create it
-	Finding Finding
+	// Recreating: a recover --reseed is about to delete the destination topic and to create it again, or does so. A stop or
+	// pause of the topic waits for the end of that.
+	Recreating bool
+	Rearm      int32  // +1 by each recover
+	Message    string // why the topic is not there yet, e.g. the destination's reason for refusing to create it
+	Finding    Finding
 	// Drain: stop only once level; DrainDeadlineMillis: then the wish goes back to what it was.
 	Drain               bool
 	DrainDeadlineMillis int64

@@ -416,6 +416,21 @@ func (v *View) Commands(shard int32) []SubmittedCommand {
 	return waiting
 }
 
+// CommandsAfter are the commands of a shard, answered or not, that were given after the one at an offset and are selected.
+// One whose submission was repeated was given when it was submitted first.
+func (v *View) CommandsAfter(shard int32, offset int64, selected func(mirror.Command) bool) (later []SubmittedCommand) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	all := v.commands[shard]
+	n, _ := slices.BinarySearchFunc(all, offset+1, func(c SubmittedCommand, at int64) int { return cmp.Compare(c.Offset, at) })
+	for _, c := range all[n:] {
+		if selected(c.Command) && !slices.ContainsFunc(all[:n], func(before SubmittedCommand) bool { return before.ID == c.ID }) {
+			later = append(later, c)
+		}
+	}
+	return later
+}
+
 // Outcome answers a command, if it was executed.
 func (v *View) Outcome(id [16]byte) (mirror.Outcome, bool) {
 	v.mu.RLock()
