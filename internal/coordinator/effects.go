@@ -192,7 +192,7 @@ func (r *runner) locate(ctx context.Context, targets []mirror.Target) []happenin
 			results[i] = happening{what: drained, position: mirror.NoPosition}
 		case err != nil:
 			results[i] = happening{what: failed, err: err}
-		case at.LogStart > 0 && at.LogStart == end.Offset && t.Source.LeaderEpoch < 0: // nothing but fillers was there
+		case at.LogStart > 0 && at.LogStart == end.Offset && (t.Source.LeaderEpoch < 0 || t.Source.Offset >= end.Offset): // fillers only
 			results[i] = happening{what: drained, position: mirror.NoPosition}
 		default:
 			results[i] = happening{what: drained, position: mirror.Position{LeaderEpoch: t.Source.LeaderEpoch, Offset: end.Offset}}

@@ -90,8 +90,8 @@ func (l *looking) askedTooLarge(ctx context.Context, p *part) error {
 }
 
 // unseeded reports whether the destination's log has no data yet (protocol R13): it is new, all that it has are the
-// fillers of an unfinished seeding, or such a seeding was trimmed when it was stopped, so that it is empty and nothing of
-// the source was ever mirrored.
+// fillers of an unfinished seeding, or such a seeding was trimmed when it was stopped, so that it is empty and ends before
+// anything of the source that was ever mirrored.
 func (l *looking) unseeded(ctx context.Context, p *part) (bool, error) {
 	at, r := l.at[p], l.ranges[p]
 	p.mu.Lock()
@@ -102,11 +102,16 @@ func (l *looking) unseeded(ctx context.Context, p *part) (bool, error) {
 	case seeding || !known || at.LogEnd > r.LogStart:
 		return seeding, nil
 	case at.LogStart == at.LogEnd:
-		return at.LogEnd == 0 || p.numbers.epoch.Load() < 0, nil
+		return at.LogEnd == 0 || !p.reached(at.LogEnd), nil
 	case !entry:
 		return false, nil
 	}
 	return l.pool.onlyFillers(ctx, tp, at.LogStart, at.LogEnd, nil)
+}
+
+// reached reports whether something of the source was mirrored below an offset: its leader epochs are on record.
+func (p *part) reached(end int64) bool {
+	return p.numbers.epoch.Load() >= 0 && p.numbers.epochStart.Load() < end
 }
 
 // readyToSeed prepares the topic of a partition that decide is going to seed.

@@ -104,20 +104,21 @@ func TestR13_SweepRemovesNothingButFillers(t *testing.T) {
 func TestR13_ACutSeedingIsNoLostRange(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		trimmed bool  // by a stop in order
-		epoch   int32 // of the source's last mirrored record; −1: none was
+		trimmed bool            // by a stop in order
+		epoch   mirror.Position // of the source, as it was last mirrored
 		lost    uint64
 	}{
-		{"killed", false, -1, 0},
-		{"stopped", true, -1, 0},
-		{"mirrored before", true, 0, 20},
+		{"killed", false, mirror.NoPosition, 0},
+		{"stopped", true, mirror.NoPosition, 0},
+		{"stopped in a topic that was recreated", true, mirror.Position{LeaderEpoch: 0, Offset: 50}, 0},
+		{"mirrored before", true, mirror.Position{LeaderEpoch: 0, Offset: 10}, 20},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, map[string]int32{"t": 1})
 			r.write("t", 1, 0, 100)
 			r.trimSource("t", 60)
 			ts := r.targets("t")
-			ts[0].Source.LeaderEpoch = c.epoch
+			ts[0].Source = c.epoch
 			r.seeded(ts[0], mirror.IdentityID("east", ts[0].TopicID, 0), 0, 40)
 			if c.trimmed {
 				r.trimDestination("t", 40)
