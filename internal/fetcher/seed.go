@@ -137,7 +137,13 @@ func (pool *Pool) trimSeeds(ctx context.Context, tp kafka.TP, to int64) (int64, 
 		return -1, err
 	}
 	d := pool.deps.Destination.DeleteRecords(ctx, map[kafka.TP]int64{tp: to})[tp]
-	if d.Err != nil {
+	switch {
+	case kafka.PolicyViolation(d.Err): // somebody has given the topic its policy back meanwhile
+		if err := pool.suspendCompaction(ctx, tp); err != nil {
+			return -1, err
+		}
+		return -1, mirror.Errorf(mirror.Retriable, "%w: cleanup.policy is being set to delete", d.Err)
+	case d.Err != nil:
 		return -1, d.Err
 	}
 	return d.LogStart, pool.restorePolicy(ctx, tp)

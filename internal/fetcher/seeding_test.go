@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
@@ -163,4 +166,27 @@ func TestR13_OnlyALookTellsHowFarWasMirrored(t *testing.T) {
 	ts[0].DestinationID, ts[0].Run = mirror.TopicID{9}, false
 	pool.Reconcile(ts)
 	unlocated(true)
+}
+
+// Somebody has given a topic its policy back while it is full of fillers: it is suspended again, and returned.
+func TestR13_FillersOfACompactedTopicAreRemoved(t *testing.T) {
+	ctx := context.Background()
+	r := newRig(t, map[string]int32{"t": 1})
+	ts := r.targets("t")
+	r.seeded(ts[0], mirror.IdentityProducerIDs+5, 0, 1000)
+	if err := r.dest.AlterTopicConfigs(ctx, []kafka.ConfigChange{{Topic: "t", Set: map[string]string{cleanupPolicy: "compact"}}})["t"]; err != nil {
+		t.Fatal(err)
+	}
+	r.dst.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Topic: "t", Err: kerr.PolicyViolation})
+	policy := func() string { return r.dest.TopicConfigs(ctx, "t")["t"].Entries[cleanupPolicy].Value }
+	pool, _ := r.pool()
+	if err := pool.Sweep(ctx, ts)[0]; mirror.KindOf(err) != mirror.Retriable || policy() != "delete" {
+		t.Fatalf("%v under %s, want to try again under delete", err, policy())
+	}
+	if err := pool.Sweep(ctx, ts)[0]; err != nil || policy() != "compact" {
+		t.Errorf("%v, cleanup.policy is %s", err, policy())
+	}
+	if at := r.dst.PartitionInfo("t", 0); at.LogStartOffset != 1000 {
+		t.Errorf("the log begins at %d", at.LogStartOffset)
+	}
 }
