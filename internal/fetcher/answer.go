@@ -66,7 +66,7 @@ func (p *part) note(w *write, a answer) {
 		p.damaged(w.from, a.err)
 	case stored, refused, hopeless:
 	}
-	if !p.ownKnown && (a.verdict == stored || kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
+	if own := w.owner.id == p.pipe.own.ProducerID; own && !p.ownKnown && (a.verdict == stored || kafka.OutOfOrderSequence(a.err) || kafka.InvalidProducerEpoch(a.err)) {
 		p.blind = min(p.blind+1, lastEpoch)
 		p.look.tries = 0 // one step nearer to an epoch that the broker takes: nothing to back off from
 	}
@@ -148,6 +148,10 @@ func readAnswer(r kafka.ProduceResult) answer {
 		a.verdict = damaged
 	case kafka.OutOfOrderSequence(r.Err), kafka.DuplicateSequence(r.Err), kafka.InvalidProducerEpoch(r.Err), kafka.UnknownTopic(r.Err):
 		a.verdict = refused
+	case kafka.TransactionUnverified(r.Err):
+		a.verdict = hopeless
+		a.err = mirror.Errorf(mirror.Refused, "destination: transactions are not taken as they are: %w", r.Err).
+			WithHint("set transaction.partition.verification.enable=false on its brokers, or mirror with transactions: committed")
 	case kafka.AfterAppendDoubt(r.Err):
 		a.verdict = ambiguous
 	case kafka.Classify(r.Err) == mirror.Refused:

@@ -1,9 +1,13 @@
 package fetcher
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"mirrord/internal/kafka"
 	"mirrord/internal/mirror"
 	"mirrord/internal/recordbatch"
 )
@@ -32,5 +36,29 @@ func TestR19_WhatIsAcknowledgedAfterAStopIsReported(t *testing.T) {
 	pool.answered(p, answer{verdict: stored, base: 100, appendTime: -1}, time.Now())
 	if r := p.report(time.Now()); !r.Drained || r.DestinationOffset != 103 || r.SourceEpoch.LeaderEpoch != 7 {
 		t.Errorf("drained %v, destination offset %d, leader epoch %d", r.Drained, r.DestinationOffset, r.SourceEpoch.LeaderEpoch)
+	}
+}
+
+// The broker may be led to a higher epoch of our own identity, step by step. Of a mirrored producer it is not: a refusal
+// that repeats has to end in FAILED.
+func TestR14_ARefusedEpochOfAMirroredProducerIsNoProgress(t *testing.T) {
+	p := testPart(true)
+	p.pipe.own.ProducerID = p.ownID(0)
+	refusal := readAnswer(kafka.ProduceResult{Err: kerr.InvalidProducerEpoch})
+	p.look.tries = 5
+	p.note(&write{owner: producer{id: mirror.MirroredProducerIDs + 7}}, refusal)
+	if p.look.tries != 5 || p.blind != 0 {
+		t.Errorf("after the refusal of a mirrored producer: %d tries, epoch %d; want 5 and 0", p.look.tries, p.blind)
+	}
+	p.note(&write{owner: producer{id: p.ownID(0)}}, refusal)
+	if p.look.tries != 0 || p.blind != 1 {
+		t.Errorf("after the refusal of our own identity: %d tries, epoch %d; want 0 and 1", p.look.tries, p.blind)
+	}
+}
+
+func TestR14_VerificationThatIsOnIsNamed(t *testing.T) {
+	a := readAnswer(kafka.ProduceResult{Err: kerr.InvalidProducerIDMapping})
+	if a.verdict != hopeless || mirror.KindOf(a.err) != mirror.Refused || !strings.Contains(a.err.Error(), "transaction.partition.verification.enable=false") {
+		t.Errorf("verdict %d of kind %v: %v", a.verdict, mirror.KindOf(a.err), a.err)
 	}
 }

@@ -212,6 +212,12 @@ func InvalidProducerEpoch(err error) bool {
 	return is(err, kerr.InvalidProducerEpoch, kerr.ProducerFenced)
 }
 
+// TransactionUnverified reports that a broker asked its coordinator about a transactional batch, which knows nothing of the
+// producer: transaction.partition.verification.enable.
+func TransactionUnverified(err error) bool {
+	return is(err, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState)
+}
+
 // CoordinatorFenced tells that a marker with a higher coordinator epoch was written before.
 func CoordinatorFenced(err error) bool { return is(err, kerr.TransactionCoordinatorFenced) }
 
