@@ -52,7 +52,7 @@ func (f *fillers) offer(p *part) {
 	job := &filling{fill: p.pipe.takeFill(), p: p, tp: p.destTP(-1), coordinator: p.coordinator, shard: p.target.Shard}
 	job.at = job.from
 	job.looked = time.Since(p.touched) < idleLook
-	f.add(job, fillLane{p.lanes[0].broker, job.to-job.from > longHole, !p.pipe.markers})
+	f.add(job, fillLane{p.lanes[0].broker, job.to-job.from > longHole, !p.pipe.markers && !job.marker})
 }
 
 func (f *fillers) add(job *filling, lane fillLane) {
@@ -296,8 +296,7 @@ func (p *part) unfilled(j *filling, why cause) {
 	if !why.still && kafka.Classify(why.err) == mirror.Refused {
 		p.pipe.filling = false
 		if kafka.ClusterAuthorization(why.err) {
-			why.err = mirror.Errorf(mirror.Refused, "%w", why.err).
-				WithHint("grant mirrord ALTER on the destination cluster, or set fillers: transactions")
+			why.err = mirror.Errorf(mirror.Refused, "%w", why.err).WithHint(markerHint(j))
 		}
 		p.fail(why.err)
 		return
@@ -307,6 +306,15 @@ func (p *part) unfilled(j *filling, why cause) {
 		p.lookNow(time.Now())
 	}
 	p.rest(time.Now())
+}
+
+// markerHint is what lets a marker be written. A transaction that was copied as it is has no other end.
+func markerHint(j *filling) string {
+	if j.marker {
+		return fmt.Sprintf("grant mirrord ALTER on the destination cluster: the transaction of producer id %d was copied as it is and "+
+			"stays undecided without its marker", j.owner.id)
+	}
+	return "grant mirrord ALTER on the destination cluster, or set fillers: transactions"
 }
 
 // fillCause: after an ambiguous outcome a filler may still arrive, and no sequence stops it.

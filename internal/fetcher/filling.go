@@ -24,7 +24,7 @@ func (p *pipeline) takeFill() fill {
 	}
 	for i := range p.queue.len() {
 		it := p.queue.at(i)
-		if it.kind != hole {
+		if it.kind != hole || i > 0 && p.doubtful(it) {
 			break
 		}
 		f.counts[it.reason] += it.to - it.from
@@ -51,6 +51,9 @@ func (p *pipeline) filled(f fill) event {
 	}
 	p.acked, p.next = f.to, f.to
 	p.careful, p.isProven = false, false
+	if f.marker {
+		delete(p.open, f.owner.id)
+	}
 	if f.raised {
 		p.own.ProducerEpoch, p.own.Sequence = f.owner.epoch, 0
 		p.raise = false

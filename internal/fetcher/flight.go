@@ -1,6 +1,10 @@
 package fetcher
 
-import "mirrord/internal/recordbatch"
+import (
+	"slices"
+
+	"mirrord/internal/recordbatch"
+)
 
 // maxFlight is how many batches of a partition may be unanswered: as many as a broker remembers of a producer.
 const maxFlight = 5
@@ -77,6 +81,11 @@ func (q *queue) pop() {
 		clear(q.items[n:])
 		q.items, q.first = q.items[:n], 0
 	}
+}
+
+// replaceFirst puts items, of the same size together, in the place of the oldest one.
+func (q *queue) replaceFirst(items []item) {
+	q.items = slices.Replace(q.items, q.first, q.first+1, items...)
 }
 
 // drop forgets everything.

@@ -11,11 +11,10 @@ func (p *part) place(at kafka.ResumePoint) place {
 	pl := place{end: at.LogEnd, careful: p.look.cause.marker}
 	var coordinator int32
 	pl.own, p.ownKnown, coordinator = p.identity(at.Producers)
-	if p.plan.exact {
-		var highest int32
-		pl.others, highest = counters(at.Producers)
-		coordinator = max(coordinator, highest)
-	}
+	var highest int32
+	pl.others, highest = counters(at.Producers)
+	pl.open = openMirrored(at.Producers)
+	coordinator = max(coordinator, highest)
 	// Protocol R11: the claim in the high bits, the attempt in the low ones; only a marker in doubt makes a new attempt.
 	p.coordinator = max(p.coordinator, p.target.Claim<<attemptBits, coordinator)
 	if p.look.cause.marker {

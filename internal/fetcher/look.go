@@ -18,8 +18,7 @@ type lookState struct {
 	// after doubt about a marker or about data that the broker may have forgotten: the log end must stand still
 	quietEnd   int64
 	quietSince time.Time
-	wait       time.Time  // protocol R16: no write before
-	orphans    []producer // of open transactions whose markers are lost
+	wait       time.Time // protocol R16: no write before
 }
 
 // cause is why a look is due; several add up.

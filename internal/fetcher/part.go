@@ -128,6 +128,8 @@ func (p *part) offer() *sink {
 		return s
 	case fillIn:
 		p.src.pool.fills.offer(p)
+	case ask:
+		p.src.pool.inquire(p)
 	case wait:
 	}
 	return nil

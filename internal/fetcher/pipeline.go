@@ -39,6 +39,8 @@ type pipeline struct {
 	raise    bool // the next filler raises the producer epoch (protocol R10)
 	careful  bool // the next marker goes alone (protocol R11)
 	filling  bool // a fill has been handed out
+	open     map[int64]openTxn
+	inquiry  *inquiry // about the hole at the head; nil: none is going on
 	failure  error
 
 	// limits that the caller sets
@@ -58,6 +60,7 @@ type place struct {
 	end    int64
 	own    recordbatch.Identity
 	others map[int64]counter
+	open   map[int64]openTxn
 	// careful: a marker was in doubt.
 	careful bool
 }
@@ -67,7 +70,7 @@ func (p *pipeline) resume(at place) {
 	p.queue.drop()
 	p.phase = running
 	p.tail, p.next, p.acked, p.sent = at.end, at.end, at.end, at.end
-	p.own, p.others = at.own, at.others
+	p.own, p.others, p.open, p.inquiry = at.own, at.others, at.open, nil
 	p.isProven, p.raise, p.careful = false, p.markers, at.careful
 }
 
@@ -90,6 +93,7 @@ const (
 	wait step = iota // for items, answers or a look
 	send
 	fillIn // the head is a hole or a marker, and nothing is in flight
+	ask    // the head is a hole that may hide a marker: the source knows
 )
 
 // ready says what can be done now.
@@ -99,8 +103,11 @@ func (p *pipeline) ready() step {
 	}
 	head := p.queue.at(0)
 	if head.kind == hole || head.kind == ending {
-		if p.flight.n > 0 {
+		switch {
+		case p.flight.n > 0 || p.inquiry != nil:
 			return wait
+		case p.doubtful(head):
+			return ask
 		}
 		return fillIn
 	}
@@ -139,6 +146,9 @@ func (p *pipeline) take(j *joining) *write {
 	foreign := w.owner != producer{p.own.ProducerID, p.own.ProducerEpoch}
 	w.batch.Patch(recordbatch.Identity{ProducerID: w.owner.id, ProducerEpoch: w.owner.epoch, Sequence: p.sequence(w.owner)}, foreign)
 	p.advance(w.owner, w.records)
+	if foreign {
+		p.opened(&w)
+	}
 	if w.seed {
 		w.records = 0
 	}
@@ -274,7 +284,7 @@ func (p *pipeline) fail(err error) event {
 
 // close drops what waits. What is in flight is still answered.
 func (p *pipeline) close() {
-	p.phase = closed
+	p.phase, p.inquiry = closed, nil
 	p.queue.drop()
 	p.tail = p.next
 }

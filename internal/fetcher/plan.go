@@ -14,6 +14,9 @@ type planner struct {
 	codec recordbatch.Codec
 	exact bool // transactions as they are; otherwise decided data only
 	slot  int8 // of shifted producer ids
+	// open are the transactions that are open at the destination: also in committed mode their markers are replayed, for
+	// their first part was copied in exact mode and must be decided.
+	open map[int64]openTxn
 	// budget is charged for batches that had to be made anew.
 	budget *budget
 }
@@ -166,24 +169,28 @@ func (s *planning) decide(b recordbatch.Batch) bool {
 	return false
 }
 
-// control: a real transaction's marker is replayed in exact mode; everything else of that kind is a hole.
+// control: the marker of a transaction that was copied as it is, if only in part, is replayed; everything else of that
+// kind is a hole.
 func (s *planning) control(b recordbatch.Batch) error {
-	end := b.NextOffset()
-	if s.exact && b.ProducerID() < mirror.IdentityProducerIDs {
-		m, err := b.Marker(s.codec)
-		switch {
-		case err == nil && end == s.next+1:
-			id, err := shiftProducer(m.ProducerID, s.slot)
-			if err != nil {
-				return err
-			}
-			s.add(item{kind: ending, to: end, commit: m.Commit, maxTime: -1, epoch: b.LeaderEpoch(), owner: producer{id, m.ProducerEpoch}})
-			return nil
-		case err != nil && !errors.Is(err, recordbatch.ErrNoMarker):
-			return err
-		}
+	if !s.exact && len(s.open) == 0 || b.ProducerID() >= mirror.IdentityProducerIDs {
+		return s.leaveOut(b, control)
 	}
-	return s.leaveOut(b, control)
+	m, err := b.Marker(s.codec)
+	if err != nil && !errors.Is(err, recordbatch.ErrNoMarker) {
+		return err
+	}
+	if err != nil || b.NextOffset() != s.next+1 {
+		return s.leaveOut(b, control)
+	}
+	id, err := shiftProducer(m.ProducerID, s.slot)
+	if _, open := s.open[id]; !s.exact && !open {
+		return s.leaveOut(b, control)
+	}
+	if err != nil {
+		return err
+	}
+	s.add(item{kind: ending, to: b.NextOffset(), commit: m.Commit, maxTime: -1, epoch: b.LeaderEpoch(), owner: producer{id, m.ProducerEpoch}})
+	return nil
 }
 
 // leaveOut makes a hole of a batch. Its header is believed only if its CRC is right: nothing may vanish by a flipped bit.

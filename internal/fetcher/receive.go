@@ -97,6 +97,7 @@ func (t *thread) handle(p *part, f *kafka.FetchedPartition, memory *hold, now ti
 		return nil
 	}
 	p.stats.fetchedBytes.Add(uint64(len(f.Bytes)))
+	p.plan.open = p.pipe.open
 	items, err := p.plan.plan(p.pipe.tail, fetched{
 		records: f.Bytes, aborted: f.Aborted, bound: f.HighWatermark,
 		arrived: int64(now.Sub(t.clock)), hold: memory,

@@ -49,7 +49,7 @@ func (pool *Pool) look(ctx context.Context, src *source, parts []*part) {
 	for _, p := range l.parts {
 		large := l.askedTooLarge(ctx, p)
 		unseeded, unknown := l.unseeded(ctx, p)
-		unready := cmp.Or(unknown, l.readyToSeed(ctx, p, unseeded), l.findOrphans(ctx, p))
+		unready := cmp.Or(unknown, l.readyToSeed(ctx, p, unseeded))
 		p.mu.Lock()
 		now := time.Now()
 		switch {

@@ -24,7 +24,7 @@ func (p *part) overtaken(now time.Time, at kafka.ResumePoint, start int64) {
 		p.src.pool.event(p, "records lost", "offsets %d to %d expired at the source before they were copied", first, last)
 	}
 	p.goOn(now, at)
-	p.pipe.push(p.lostItems(first, start))
+	p.pipe.push([]item{{kind: hole, reason: lost, from: first, to: start, maxTime: -1, epoch: -1}})
 	p.offer()
 }
 

@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"context"
+	"time"
 
 	"mirrord/internal/kafka"
 	"mirrord/internal/recordbatch"
@@ -25,7 +26,8 @@ func (pool *Pool) lookAtTail(ctx context.Context, p *part) {
 			return
 		}
 		if bound > at {
-			p.push([]item{{kind: hole, reason: compacted, from: at, to: bound, maxTime: -1, epoch: -1}})
+			arrived := int64(time.Since(pool.began))
+			p.push([]item{{kind: hole, reason: compacted, from: at, to: bound, maxTime: -1, epoch: -1, arrived: arrived}})
 			p.offer()
 		}
 		p.thread.touch(p)
