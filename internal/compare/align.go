@@ -28,6 +28,9 @@ type Alignment struct {
 	// Note is worth telling though it is no error; empty: nothing is.
 	Note string
 
+	// Stranger: what lies at First was written neither by a mirror nor before both logs were compared.
+	Stranger bool
+
 	First int64 // first offset at which the logs differ; −1: none
 	Extra int64 // records that only the destination has, from First to its end
 }
@@ -137,12 +140,16 @@ func (p *pair) align(ctx context.Context, lme mirror.Position) Alignment {
 		a.Err, a.Seeding = err, seeding
 		return a
 	}
+	p.shared = max(p.shared, lme.Offset)
 	first, err := p.part(ctx, lme)
+	if err == nil && first.offset >= 0 {
+		a.First = first.offset
+		a.Stranger, err = p.strangers(ctx, first.offset)
+	}
 	switch {
 	case err != nil:
 		a.Err = fmt.Errorf("compare %s: %w", p.dstTP, err)
 	case first.offset >= 0:
-		a.First = first.offset
 		a.Extra, a.Err = p.diverged(ctx, first)
 	}
 	return a
@@ -158,7 +165,7 @@ func (p *pair) part(ctx context.Context, lme mirror.Position) (finding, error) {
 		return noFinding, err
 	}
 	if seen.common < 0 {
-		if seen.diff, err = p.before(ctx, lme, seen.diff); err != nil {
+		if seen.diff, err = p.before(ctx, seen.diff); err != nil {
 			return noFinding, err
 		}
 	}
@@ -270,6 +277,7 @@ func (p *pair) search(ctx context.Context, lme mirror.Position) (sight, error) {
 		return seen, err
 	}
 	begins, common := seen.early, seen.common
+	p.met = common
 	if lme.Offset > low && lme.Offset < high {
 		seen, err = p.look(ctx, max(low, lme.Offset-probeOffsets), min(high, lme.Offset+probeOffsets), false)
 		if err != nil || seen.diff.offset >= 0 {

@@ -105,6 +105,74 @@ func TestAlignBelowTheSourcesLogStart(t *testing.T) {
 	}
 }
 
+// What the source's cleaner took away excuses no record that cannot have come from the source: it lies beyond what is known
+// to be shared, and no mirror wrote it. Logs that meet again afterwards had it in common.
+func TestCleaningExcusesNoStranger(t *testing.T) {
+	source := func(kept int64) *fakeLog {
+		return newLog().write(200, 10, "v").clean(func(r recordbatch.Record) bool { return r.Offset >= 50 && r.Offset < kept })
+	}
+	copied := func(n int) *fakeLog {
+		l := newLog().write(n, 5, "v")
+		for _, b := range l.batches {
+			l.mark(b, mirror.IdentityID("east", mirror.TopicID{}, 0), 0)
+		}
+		return l
+	}
+	for name, c := range map[string]struct {
+		dst    *fakeLog
+		kept   int64 // the source cleaned from 50 up to here
+		shared int64
+		first  int64
+	}{
+		"a stranger":                    {copied(50).write(1, 1, "x"), 150, 0, 50},
+		"many of them":                  {copied(50).write(90, 10, "x"), 150, 0, 50},
+		"where the source has a record": {copied(55).write(1, 1, "x"), 54, 0, 55},
+		"from the last mirrored on":     {newLog().write(50, 5, "v").write(40, 10, "x"), 150, 50, 50},
+		"copied":                        {copied(60), 150, 0, -1},
+		"of before":                     {newLog().write(60, 5, "v"), 150, 60, -1},
+		"unknown":                       {newLog().write(60, 5, "v"), 150, -1, -1},
+		"copied back, and going on":     {newLog().write(160, 10, "v"), 150, 40, -1},
+	} {
+		for _, how := range []string{"align", "tail", "stopped"} {
+			cc := newCouple(t)
+			cc.add(source(c.kept), c.dst)
+			lme := mirror.NoPosition
+			if how == "stopped" {
+				lme.Offset = c.shared
+			} else {
+				cc.targets[0].Compared = 1 + c.shared
+			}
+			a := cc.align(lme)[0]
+			if how == "tail" {
+				a = tailAll(t.Context(), pairs(cc.src, cc.dst, kafka.Codec, cc.targets))[0]
+			}
+			if a.First != c.first || (a.Err != nil) != (c.first >= 0) || a.Stranger != (how == "tail" && c.first >= 0) {
+				t.Errorf("%s, %s: first %d, want %d; stranger %v: %v", name, how, a.First, c.first, a.Stranger, a.Err)
+			}
+		}
+	}
+}
+
+// A mirror that goes on compares nothing once the source's log start has passed the destination's end, but a stranger's
+// records there are told before they are trimmed away.
+func TestTailTellsStrangersBelowTheSourcesLogStart(t *testing.T) {
+	for name, c := range map[string]struct{ strangers, compared, first int64 }{
+		"overtaken": {0, 1, -1}, "written to": {40, 1, 500}, "written to, just started": {40, 501, 500}, "unknown": {40, 0, -1},
+	} {
+		dst := newLog().write(500, 50, "v")
+		for _, b := range dst.batches {
+			dst.mark(b, mirror.IdentityID("east", mirror.TopicID{}, 0), 0)
+		}
+		cc := newCouple(t)
+		cc.add(newLog().write(1000, 50, "v").trim(700), dst.write(int(c.strangers), 7, "x"))
+		cc.targets[0].Compared = c.compared
+		a := tailAll(t.Context(), pairs(cc.src, cc.dst, kafka.Codec, cc.targets))[0]
+		if a.First != c.first || a.Stranger != (c.first >= 0) || c.first >= 0 && a.Extra != c.strangers {
+			t.Errorf("%s: first %d, extra %d, stranger %v: %v", name, a.First, a.Extra, a.Stranger, a.Err)
+		}
+	}
+}
+
 // B112: the failback target has records that never reached the copy.
 func TestAlignNamesOffsetAndCountOfADivergence(t *testing.T) {
 	src, dst := newLog().write(950, 9, "v").write(60, 10, "new"), newLog().write(950, 9, "v").write(50, 10, "lost")

@@ -12,15 +12,21 @@ import (
 const generations = 8
 
 // before looks at what the destination holds below the source's log start, once nothing in what both hold shows that the
-// logs have been one. Beyond the last mirrored position that is of the destination's own; where no such position is known,
-// all is, unless this mirror wrote the last of it. It must be told before the log start follows the source's.
-func (p *pair) before(ctx context.Context, lme mirror.Position, seen finding) (finding, error) {
-	from, to := max(lme.Offset, p.d.start), min(p.s.start, p.d.leo)
+// logs have been one. Beyond what is known to be shared, only mirrors have copied anything; where nothing is known, only
+// what this mirror wrote is shared. The rest must be told before the log start follows the source's.
+func (p *pair) before(ctx context.Context, seen finding) (finding, error) {
+	from, to := max(p.shared, p.d.start), min(p.s.start, p.d.leo)
 	if from >= to {
 		return seen, nil
 	}
-	what := fmt.Sprintf("the source begins at offset %d; the last mirrored offset is %d", p.s.start, lme.Offset)
-	if lme.Offset < 0 {
+	what := fmt.Sprintf("the source begins at offset %d; both logs are known to be one up to %d", p.s.start, p.shared)
+	if p.shared >= 0 {
+		own, err := p.unmirrored(ctx, from)
+		if err != nil || own < 0 {
+			return seen, err
+		}
+		from = max(from, own)
+	} else {
 		if written, err := p.endsWithOurs(ctx); written || err != nil {
 			return seen, err
 		}
@@ -38,26 +44,45 @@ func (p *pair) endsWithOurs(ctx context.Context) (bool, error) {
 	if p.goesOn {
 		return true, nil
 	}
-	id, err := p.lastWriter(ctx)
+	last, any := int64(-1), false
+	err := p.back(ctx, p.d.start, func(b recordbatch.Batch) { last, any = b.ProducerID(), true }, func() bool { return any })
 	for g := range int32(generations) {
-		if id == mirror.IdentityID(p.of.Mirror, p.of.TopicID, g) {
+		if last == mirror.IdentityID(p.of.Mirror, p.of.TopicID, g) {
 			return true, err
 		}
 	}
 	return false, err
 }
 
-// lastWriter is the producer id of the last batch of data at the destination; −1: it has none, or there is none.
-func (p *pair) lastWriter(ctx context.Context) (int64, error) {
+// unmirrored is where the batches of data begin, from an offset on, that end the destination's log and that no mirror
+// wrote; −1: a mirror wrote the last one, or there is none.
+func (p *pair) unmirrored(ctx context.Context, from int64) (first int64, err error) {
+	first, met := -1, false
+	err = p.back(ctx, from, func(b recordbatch.Batch) {
+		switch {
+		case mirrored(b.ProducerID()):
+			first, met = -1, true
+		case first < 0 || b.BaseOffset() < first:
+			first = b.BaseOffset()
+		}
+	}, func() bool { return met })
+	return first, err
+}
+
+// mirrored reports whether it was a mirror that wrote under a producer id.
+func mirrored(producerID int64) bool { return producerID >= mirror.MirroredProducerIDs }
+
+// back shows the destination's batches of data, in order, from further and further back to its end, until enough.
+func (p *pair) back(ctx context.Context, floor int64, show func(recordbatch.Batch), enough func() bool) error {
 	for size := int64(probeOffsets); ; size *= 16 {
-		begin, id, found := max(p.d.start, p.d.leo-size), int64(-1), false
+		begin := max(floor, p.d.leo-size)
 		err := p.batches(ctx, begin, p.d.leo, func(b recordbatch.Batch) {
 			if !b.IsControl() {
-				id, found = b.ProducerID(), true
+				show(b)
 			}
 		})
-		if err != nil || found || begin == p.d.start {
-			return id, err
+		if err != nil || enough() || begin == floor {
+			return err
 		}
 	}
 }
@@ -89,4 +114,13 @@ func (p *pair) firstVisible(ctx context.Context, from, to int64) (int64, error) 
 		}
 		dst.take()
 	}
+}
+
+// strangers reports whether somebody else than a mirror wrote what lies at an offset, where only mirrors write.
+func (p *pair) strangers(ctx context.Context, offset int64) (found bool, err error) {
+	if !p.goesOn || p.shared < 0 || offset < p.shared || offset < p.d.start {
+		return false, nil
+	}
+	err = p.batches(ctx, offset, offset+1, func(b recordbatch.Batch) { found = !b.IsControl() && !mirrored(b.ProducerID()) })
+	return found, err
 }

@@ -38,28 +38,50 @@ func (p *pair) look(ctx context.Context, from, to int64, brief bool) (sight, err
 
 // see is look over streams that were made before.
 func (p *pair) see(ctx context.Context, src, dst *stream, brief bool) (sight, error) {
-	seen := blank
+	seen, stray := blank, noFinding
 	err := sideBySide(ctx, src, dst, func(offset int64, s, d *item) (bool, error) {
 		r, what := relate(s, d)
 		switch r {
 		case neither:
 			return true, nil
 		case equal:
-			seen.common = offset
+			seen.common, stray = offset, noFinding
 			return !brief, nil
 		case different:
 		case sourceOnly, destinationOnly:
-			if cleaned, err := p.isCompacted(ctx); err != nil || cleaned {
+			cleaned, err := p.isCompacted(ctx)
+			if err != nil || cleaned && !p.strays(r, offset, d) {
 				return true, err
 			}
+			if cleaned && !brief { // unless the logs meet again
+				stray = earlier(stray, finding{offset, what})
+				return true, nil
+			}
 		}
-		seen.diff = finding{offset, what}
+		seen.diff = earlier(stray, finding{offset, what})
 		return false, nil
 	})
+	if seen.diff.offset < 0 {
+		seen.diff = stray
+	}
 	seen.early = map[int64]struct{}{}
 	maps.Copy(seen.early, src.early)
 	maps.Copy(seen.early, dst.early)
 	return seen, err
+}
+
+// strays reports whether a record that only the destination has cannot have come from the source, whatever was cleaned
+// there: it lies where only mirrors have copied, no mirror wrote it, and the logs are not seen to meet behind it.
+func (p *pair) strays(r relation, offset int64, d *item) bool {
+	return r == destinationOnly && p.shared >= 0 && offset >= p.shared && offset > p.met && !mirrored(d.producer)
+}
+
+// earlier is the first of two findings, of which the second is one.
+func earlier(a, b finding) finding {
+	if a.offset >= 0 {
+		return a
+	}
+	return b
 }
 
 // streams opens both sides for [from, to).

@@ -62,13 +62,15 @@ type pair struct {
 	s, d         bounds
 	epoch        int32            // a leader epoch that the source has had; −1: unknown
 	of           mirror.Partition // under whose identities this mirror writes
-	goesOn       bool             // the mirror goes on: what the destination holds was compared when it began
+	goesOn       bool             // the mirror goes on: what the destination held was compared when it began
+	shared       int64            // both logs are known to be one up to here, and from here on only mirrors have copied; −1: unknown
+	met          int64            // both logs have met again at this offset, so that they had all before in common; −1: not seen yet
 	compact      *bool            // the source topic is compacted; nil: not asked yet
 }
 
 func newPair(src, dst side, codec recordbatch.Codec, t mirror.Target) *pair {
 	return &pair{
-		src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch, of: t.Partition,
+		src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch, of: t.Partition, shared: t.Compared - 1, met: -1,
 		srcTP: kafka.TP{Topic: t.Topic, TopicID: t.TopicID, Partition: t.Index, LeaderEpoch: -1},
 		dstTP: kafka.TP{Topic: t.Topic, TopicID: t.DestinationID, Partition: t.Index, LeaderEpoch: -1},
 	}

@@ -14,7 +14,8 @@ import (
 // item is a data record, with what became of its transaction. It is valid until its stream goes on.
 type item struct {
 	recordbatch.Record
-	aborted bool
+	aborted  bool
+	producer int64 // of its batch
 }
 
 // visible reports whether a read_committed consumer gets the record. nil: there is none.
@@ -30,21 +31,22 @@ type stream struct {
 	end      int64
 	maxBytes int32
 
-	from    int64 // where what was given begins: moves up when the log start overtakes the stream
-	next    int64 // everything below was given or is in the open batch
-	rest    []byte
-	txns    abortedTxns
-	sure    bool                    // rest was read as committed: it says nothing of what lies at or beyond decided
-	open    *recordbatch.Reader     // the batch at work; nil: none
-	least   int64                   // offsets of it that count begin here
-	aborted bool                    // so is its transaction
-	item    item                    // what peek gave
-	given   bool                    // item is still to be taken
-	single  bool                    // read nothing beyond what was loaded: errShort instead
-	batches int                     // taken from the current chunk
-	bytes   int64                   // fetched so far
-	early   map[int64]struct{}      // first offsets of aborted transactions that began before the stream
-	onBatch func(recordbatch.Batch) // each batch before it is opened; may be nil
+	from     int64 // where what was given begins: moves up when the log start overtakes the stream
+	next     int64 // everything below was given or is in the open batch
+	rest     []byte
+	txns     abortedTxns
+	sure     bool                    // rest was read as committed: it says nothing of what lies at or beyond decided
+	open     *recordbatch.Reader     // the batch at work; nil: none
+	least    int64                   // offsets of it that count begin here
+	aborted  bool                    // so is its transaction
+	producer int64                   // that wrote it
+	item     item                    // what peek gave
+	given    bool                    // item is still to be taken
+	single   bool                    // read nothing beyond what was loaded: errShort instead
+	batches  int                     // taken from the current chunk
+	bytes    int64                   // fetched so far
+	early    map[int64]struct{}      // first offsets of aborted transactions that began before the stream
+	onBatch  func(recordbatch.Batch) // each batch before it is opened; may be nil
 }
 
 // errShort says that a stream would have to read more than it may.
@@ -84,7 +86,7 @@ func (s *stream) step() error {
 		return nil
 	}
 	if err == nil && r.Offset >= s.least && r.Offset < s.end {
-		s.item, s.given = item{r, s.aborted}, true
+		s.item, s.given = item{r, s.aborted, s.producer}, true
 	}
 	return err
 }
@@ -177,7 +179,7 @@ func (s *stream) begin(b recordbatch.Batch) (err error) {
 	if s.onBatch != nil {
 		s.onBatch(b)
 	}
-	s.aborted = s.txns.see(b, s.codec)
+	s.aborted, s.producer = s.txns.see(b, s.codec), b.ProducerID()
 	if !b.IsControl() {
 		if s.open, err = b.Open(s.codec); err != nil {
 			return err

@@ -115,7 +115,7 @@ func (b *bench) start(name string, change ...func(*Deps)) *instance {
 	d := Deps{
 		Config:  Config{GroupID: "mirrord-test", SessionTimeout: testSession, Retry: mirror.Backoff{Initial: 20 * time.Millisecond, Max: 200 * time.Millisecond, MaxAttempts: 3}},
 		Cluster: cluster, Name: name, HTTP: name + ":9464", DataPath: i.path,
-		Align: i.effect("align"), Fence: i.effect("fence"), Promote: i.effect("promote"), Sweep: i.effect("sweep"),
+		Align: i.align, Fence: i.effect("fence"), Promote: i.effect("promote"), Sweep: i.effect("sweep"),
 		Resolve: func(_ context.Context, _ string, items, exclude []string) ([]string, map[string]error, error) {
 			i.mu.Lock()
 			f := i.resolve
@@ -182,6 +182,10 @@ func (i *instance) effect(name string) Effect {
 		}
 		return errs
 	}
+}
+
+func (i *instance) align(ctx context.Context, ts []mirror.Target) ([]int64, []error) {
+	return make([]int64, len(ts)), i.effect("align")(ctx, ts)
 }
 
 func (i *instance) breaks(what string, err error) {

@@ -36,10 +36,12 @@ type Deps struct {
 	HTTP    string         // its HTTP address, for messages
 
 	DataPath DataPath
-	Align    Effect // LOG_TRUNCATION: nil means that the destination's log is a prefix of the source's
-	Fence    Effect // EPOCH_FENCING
-	Sweep    Effect // STOPPING, where it is not known how far was mirrored: removes the fillers of an unfinished seeding
-	Promote  Effect // STOPPING, after the drain and the record of the last mirrored position
+	// Align is the effect of LOG_TRUNCATION: no error means that the destination's log is a prefix of the source's; ends are
+	// its log ends.
+	Align   func(ctx context.Context, targets []mirror.Target) (ends []int64, errs []error)
+	Fence   Effect // EPOCH_FENCING
+	Sweep   Effect // STOPPING, where it is not known how far was mirrored: removes the fillers of an unfinished seeding
+	Promote Effect // STOPPING, after the drain and the record of the last mirrored position
 
 	// Resolve finds the topics of the source that items select. refused holds, by item or topic, why it is not among
 	// them; a pattern that matches nothing yet is in neither. err: the source could not be asked.

@@ -223,14 +223,14 @@ func TestStopOvertakesASilentSource(t *testing.T) {
 	hangs := make(chan struct{})
 	i := b.start("one", func(d *Deps) {
 		align := d.Align
-		d.Align = func(ctx context.Context, ts []mirror.Target) []error {
+		d.Align = func(ctx context.Context, ts []mirror.Target) ([]int64, []error) {
 			if ts[0].Topic == "silent" {
 				select {
 				case hangs <- struct{}{}:
 				case <-ctx.Done():
 				}
 				<-ctx.Done()
-				return make([]error, len(ts))
+				return make([]int64, len(ts)), make([]error, len(ts))
 			}
 			return align(ctx, ts)
 		}

@@ -131,10 +131,15 @@ func (r *runner) perform(ctx context.Context, e effect, targets []mirror.Target)
 	if e == locate {
 		return r.locate(ctx, targets)
 	}
+	var ends []int64
+	compared := func(ctx context.Context, targets []mirror.Target) (errs []error) {
+		ends, errs = r.deps.Align(ctx, targets)
+		return errs
+	}
 	served := map[effect]struct {
 		run  Effect
 		done what
-	}{align: {r.deps.Align, aligned}, fence: {r.deps.Fence, fenced}, promote: {r.deps.Promote, promoted}}[e]
+	}{align: {compared, aligned}, fence: {r.deps.Fence, fenced}, promote: {r.deps.Promote, promoted}}[e]
 	results := make([]happening, len(targets))
 	errs := served.run(ctx, targets)
 	for i := range targets {
@@ -143,6 +148,9 @@ func (r *runner) perform(ctx context.Context, e effect, targets []mirror.Target)
 			results[i] = happening{what: failed, err: fmt.Errorf("no result for partition %d of %d", i+1, len(targets))}
 		case errs[i] == nil:
 			results[i] = happening{what: served.done}
+			if i < len(ends) {
+				results[i].position.Offset = ends[i]
+			}
 		default:
 			results[i] = happening{what: failed, err: errs[i]}
 		}

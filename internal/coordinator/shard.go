@@ -27,7 +27,7 @@ const (
 type happening struct {
 	what     what
 	err      error           // failed
-	position mirror.Position // drained: up to where the destination was acknowledged
+	position mirror.Position // drained: up to where the destination was acknowledged; aligned: its log end
 }
 
 // effect is what the owner of a partition has to do while its state stays as it is. Every effect may be repeated.
@@ -81,7 +81,10 @@ func (f facts) proceed() []statestore.Record {
 		what  what
 	}
 	switch (on{f.state.State, f.event.what}) {
-	case on{mirror.LogTruncation, aligned}, on{mirror.EpochFencing, fenced}:
+	case on{mirror.LogTruncation, aligned}:
+		f.state.Compared = 1 + f.event.position.Offset
+		return f.enter(mirror.Mirroring)
+	case on{mirror.EpochFencing, fenced}:
 		return f.enter(mirror.Mirroring)
 	case on{mirror.Mirroring, fencing}:
 		return f.enter(mirror.EpochFencing)
@@ -245,6 +248,9 @@ func (f facts) enter(to mirror.State) []statestore.Record {
 	n.Previous, n.State = n.State, to
 	n.StateEpoch++
 	n.Rearmed = f.topic.Rearm
+	if n.Previous == mirror.Stopped {
+		n.Compared = 0 // others may have written since
+	}
 	records := []statestore.Record{n}
 	lme := statestore.LastMirrorEpoch{Partition: n.Partition, Position: mirror.NoPosition}
 	switch {

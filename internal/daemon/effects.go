@@ -32,22 +32,22 @@ type effects struct {
 }
 
 // align is the effect of LOG_TRUNCATION. Targets may be of several mirrors.
-func (e *effects) align(ctx context.Context, targets []mirror.Target) []error {
-	errs := make([]error, len(targets))
+func (e *effects) align(ctx context.Context, targets []mirror.Target) (ends []int64, errs []error) {
+	ends, errs = make([]int64, len(targets)), make([]error, len(targets))
 	byMirror := map[string][]int{}
 	for i, t := range targets {
 		byMirror[t.Partition.Mirror] = append(byMirror[t.Partition.Mirror], i)
 	}
 	var all sync.WaitGroup
 	for _, of := range byMirror {
-		all.Go(func() { e.alignMirror(ctx, targets, of, errs) })
+		all.Go(func() { e.alignMirror(ctx, targets, of, ends, errs) })
 	}
 	all.Wait()
-	return errs
+	return ends, errs
 }
 
 // alignMirror answers for the targets at the given places, all of one mirror.
-func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of []int, errs []error) {
+func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of []int, ends []int64, errs []error) {
 	fail := func(err error) {
 		for _, i := range of {
 			errs[i] = err
@@ -87,7 +87,7 @@ func (e *effects) alignMirror(ctx context.Context, targets []mirror.Target, of [
 	}
 	results := compare.Align(ctx, source, e.destination, open, func(t mirror.Target) mirror.Position { return e.lastMirrored(opposite, t) })
 	for k, a := range results {
-		errs[places[k]] = a.Err
+		ends[places[k]], errs[places[k]] = a.DestinationEnd, a.Err
 		if a.Note != "" {
 			e.event(mirror.Event{
 				At: time.Now(), Mirror: open[k].Partition.Mirror, Topic: open[k].Topic, Partition: open[k].Index,
@@ -197,6 +197,9 @@ func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topi
 		target := mirror.Target{
 			Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
 			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition},
+		}
+		if state, ok := e.view.Partition(target.Partition); ok {
+			target.Compared = state.Compared
 		}
 		opposite, err := e.opposites.of(ctx, mirrorName, e.destination, source, time.Time{})
 		if err != nil {

@@ -97,11 +97,12 @@ func (l *looking) decide(p *part, now time.Time, large error, unseeded bool) (co
 	}
 	p.sawSource(r.LogStart, r.HighWatermark, now)
 	p.sawDest(at.LogStart, at.LogEnd)
+	written := at.LogStart < at.LogEnd && (p.look.entry || at.LogEnd > p.pipe.sent) // by a stranger perhaps
 	switch {
 	case unseeded && (at.LogEnd < r.LogStart || at.LogEnd == r.LogStart && at.LogStart < at.LogEnd):
 		p.seed(now, at, r.LogStart)
 		return false
-	case at.LogEnd < r.LogStart:
+	case at.LogEnd < r.LogStart && !written:
 		p.overtaken(now, at, r.LogStart)
 		return false
 	}

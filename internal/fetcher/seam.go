@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"mirrord/internal/compare"
 	"mirrord/internal/mirror"
 )
 
@@ -27,21 +28,26 @@ func (l *looking) compare(ctx context.Context, parts []*part) {
 		}
 		switch err := results[i].Err; {
 		case l.turns[p] != p.turn || p.pipe.phase != probing:
+		case err == nil && l.ranges[p].LogStart > l.at[p].LogEnd:
+			p.overtaken(now, l.at[p], l.ranges[p].LogStart)
 		case err == nil:
 			p.goOn(now, l.at[p])
 		case mirror.KindOf(err).Retryable():
 			p.lookAgain(now, err)
 		default:
-			p.fail(l.disagreement(p, err))
+			p.fail(l.disagreement(p, results[i]))
 		}
 		p.mu.Unlock()
 	}
 }
 
 // disagreement says what it means that the logs differ; p.mu is held.
-func (l *looking) disagreement(p *part, err error) error {
-	at := l.at[p]
+func (l *looking) disagreement(p *part, a compare.Alignment) error {
+	at, err := l.at[p], a.Err
 	kind := mirror.KindOf(err)
+	if a.Stranger && p.look.entry {
+		return mirror.Errorf(mirror.IdentityBroken, "%w: %w", stranger{a.First}, err)
+	}
 	if p.look.cause.source && p.look.cause.err != nil {
 		return mirror.Errorf(kind, "%w: %w", p.look.cause.err, err)
 	}

@@ -26,6 +26,9 @@ type Target struct {
 	AcceptLostRange bool
 	// Source is the last known leader epoch of the source and where it began; NoPosition: unknown.
 	Source Position
+	// Compared is 1 + the destination's log end when both logs were compared before the partition was mirrored: from there
+	// on nobody but the mirror writes. 0: unknown.
+	Compared int64
 }
 
 // Resolved is a definition with its "auto" decisions made.

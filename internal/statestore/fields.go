@@ -60,6 +60,7 @@ func (r *PartitionState) valueFields(c *coder) {
 		tag{2, true, func(c *coder) { c.int32(&r.LeaderEpoch) }},
 		tag{100, r.Rearmed != 0, func(c *coder) { c.int32(&r.Rearmed) }},
 		tag{101, r.Kind != 0, func(c *coder) { c.kind(&r.Kind) }},
+		tag{102, r.Compared != 0, func(c *coder) { c.int64(&r.Compared) }},
 	)
 }
 

@@ -17,8 +17,8 @@ type LastMirrorEpoch struct {
 	Position mirror.Position
 }
 
-// PartitionState is record type 2 (KIP-1279 MirrorPartitionState). Rearmed and Kind are mirrord's own tagged fields
-// (tags 100, 101); readers that do not know them skip them.
+// PartitionState is record type 2 (KIP-1279 MirrorPartitionState). Rearmed, Kind and Compared are mirrord's own
+// tagged fields (tags 100 to 102); readers that do not know them skip them.
 type PartitionState struct {
 	mirror.Partition
 	Topic        string
@@ -30,6 +30,8 @@ type PartitionState struct {
 	LeaderEpoch  int32 // of the destination partition, as far as known; −1
 	Rearmed      int32 // the Topic.Rearm that this partition has obeyed
 	Kind         mirror.Kind
+	// Compared is 1 + the destination's log end when both logs were last compared as a whole; 0: unknown.
+	Compared int64
 }
 
 // Mirror is record type 100: a mirror's definition and what was learnt and decided about it. Shard: the mirror's.
