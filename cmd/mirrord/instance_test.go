@@ -103,6 +103,14 @@ func (i *instance) mirror(ts *testscript.TestScript, name string) {
 	ts.Check(i.append(context.Background(), statestore.Mirror{Definition: d, LearntClusterID: "source-id", Version: 1}))
 }
 
+// group args: mirror, topic, name in Go's quotes.
+func (i *instance) group(ts *testscript.TestScript, args []string) {
+	name, err := strconv.Unquote(args[2])
+	ts.Check(err)
+	row := statestore.GroupRow{Topic: args[1], SourceOffset: 5, DestinationOffset: 5, Status: "synced"}
+	ts.Check(i.append(context.Background(), statestore.GroupStatus{Mirror: args[0], Group: name, Type: "classic", Rows: []statestore.GroupRow{row}}))
+}
+
 // topic args: mirror, name, partitions, state.
 func (i *instance) topic(ts *testscript.TestScript, args []string) {
 	ctx := context.Background()

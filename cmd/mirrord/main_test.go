@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 //	instance                  an instance of mirrord owns all shards, and executes nothing
 //	instance executes         the same, but commands on topics are executed at once
 //	mirror NAME               there is a mirror
+//	group MIRROR TOPIC "NAME" a group is synced at offset 5 of the topic's partition 0
 //	topic MIRROR NAME N STATE there is a topic with N partitions in a state; the destination holds 10 records of each
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -49,6 +50,7 @@ func TestScripts(t *testing.T) {
 			"exits":    exits,
 			"instance": func(ts *testscript.TestScript, _ bool, args []string) { instanceOf(ts).start(ts, len(args) > 0) },
 			"mirror":   func(ts *testscript.TestScript, _ bool, args []string) { instanceOf(ts).mirror(ts, args[0]) },
+			"group":    func(ts *testscript.TestScript, _ bool, args []string) { instanceOf(ts).group(ts, args) },
 			"topic":    func(ts *testscript.TestScript, _ bool, args []string) { instanceOf(ts).topic(ts, args) },
 		},
 	})

@@ -21,7 +21,7 @@ func (o *Operator) awaitTopics(ctx context.Context, v *statestore.View, g goal, 
 			line.end()
 			return o.conclude(g, s, refused)
 		}
-		line.show("%d of %s %s", s.reached, count(s.partitions, "partition"), g.target())
+		line.show("%d of %s %s", s.reached, mirror.Count(s.partitions, "partition"), g.target())
 		select {
 		case <-ctx.Done():
 			line.end()
@@ -48,7 +48,7 @@ func (o *Operator) conclude(g goal, s standing, refused []string) error {
 	case g.verb == mirror.VerbDelete:
 		o.say("Deleted mirror %s", g.mirror)
 	case len(g.topics) > 0:
-		o.say("%s of mirror %s: %s", count(len(g.topics), "topic"), g.mirror, g.target())
+		o.say("%s of mirror %s: %s", mirror.Count(len(g.topics), "topic"), g.mirror, g.target())
 	}
 	return nil
 }
@@ -73,13 +73,6 @@ func (g goal) target() string {
 	default:
 		return mirror.Mirroring.String()
 	}
-}
-
-func count[N int | int64](n N, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // progressLine is one line on a terminal that is written over and over; elsewhere a line now and then.

@@ -44,7 +44,7 @@ func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSour
 			return lastMirror(v, opts.Mirror, topic, partition)
 		},
 		Progress: func(p compare.Progress) {
-			line.show("%d of %s, %s", p.Done, count(p.Partitions, "partition"), count(p.Records, "record"))
+			line.show("%d of %s, %s", p.Done, mirror.Count(p.Partitions, "partition"), mirror.Count(p.Records, "record"))
 		},
 	})
 	line.end()
@@ -194,7 +194,7 @@ func (o *Operator) showPlan(p mmm.Plan, asked bool) {
 		t.row("  "+whose(l.Topic, l.Partition), lossOf(l))
 	}
 	for _, g := range p.Groups {
-		t.row(fmt.Sprintf("  group %s, %s", quoted(g.Group), whose(g.Topic, g.Partition)), g.Status, g.Reason)
+		t.row(fmt.Sprintf("  group %s, %s", quoted(groupID(g.Group)), whose(g.Topic, g.Partition)), g.Status, g.Reason)
 	}
 	t.flush()
 	if len(p.NotMirrored) > 0 {
@@ -217,10 +217,10 @@ func whose(topic string, partition int32) string {
 func lossOf(l mmm.Loss) string {
 	text := "an unknown number of records"
 	if l.Records >= 0 {
-		text = fmt.Sprintf("%s, %.1f s", count(l.Records, "record"), max(0, l.Seconds))
+		text = fmt.Sprintf("%s, %.1f s", mirror.Count(l.Records, "record"), max(0, l.Seconds))
 	}
 	if l.OpenTransactions > 0 {
-		text += ", " + count(l.OpenTransactions, "open transaction")
+		text += ", " + mirror.Count(l.OpenTransactions, "open transaction")
 	}
 	return text
 }

@@ -104,7 +104,7 @@ func (g goal) lookAt(t statestore.Topic, states []statestore.PartitionState, s *
 	case missing:
 		s.missing = append(s.missing, t.Name+": "+notThere(t))
 	case at < int(t.Partitions) || len(behind) > 0:
-		s.missing = append(s.missing, fmt.Sprintf("%s: %d of %s %s%s", t.Name, at, count(max(int(t.Partitions), len(states)), "partition"), want, list(behind)))
+		s.missing = append(s.missing, fmt.Sprintf("%s: %d of %s %s%s", t.Name, at, mirror.Count(max(int(t.Partitions), len(states)), "partition"), want, list(behind)))
 	case want == mirror.Stopped && !t.Promoted:
 		s.missing = append(s.missing, t.Name+": its partitions are STOPPED, settings, guard and group offsets are being finished")
 	}

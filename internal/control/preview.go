@@ -168,15 +168,15 @@ func (o *Operator) preview(v *statestore.View, verb mirror.Verb, t statestore.To
 			unknown++
 		}
 	}
-	text := fmt.Sprintf("%s: %s would become %s", t.Name, count(len(states)-at, "partition"), want)
+	text := fmt.Sprintf("%s: %s would become %s", t.Name, mirror.Count(len(states)-at, "partition"), want)
 	if at == len(states) && t.Wish == want && at > 0 {
 		text = fmt.Sprintf("%s: is %s already", t.Name, want)
 	}
 	if verb == mirror.VerbStop && lag > 0 {
-		text += fmt.Sprintf("; %s not mirrored yet, as last reported", count(lag, "record"))
+		text += fmt.Sprintf("; %s not mirrored yet, as last reported", mirror.Count(lag, "record"))
 	}
 	if verb == mirror.VerbStop && unknown > 0 {
-		text += "; the lag of " + count(unknown, "partition") + " is not known"
+		text += "; the lag of " + mirror.Count(unknown, "partition") + " is not known"
 	}
 	o.say("%s", text)
 }

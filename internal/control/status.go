@@ -175,7 +175,7 @@ func (o *Operator) describeGroups(v *statestore.View, names []string, opts Descr
 	}
 	t := o.table("MIRROR", "GROUP", "TYPE", "TOPIC", "PARTITION", "SOURCE", "DESTINATION", "STATUS", "REASON")
 	for _, r := range rows {
-		t.row(r.Mirror, r.Group, r.Type, dash(r.Topic), known(int64(r.Partition)), known(r.SourceOffset), known(r.DestinationOffset), r.Status, r.Reason)
+		t.row(r.Mirror, groupID(r.Group), r.Type, dash(r.Topic), known(int64(r.Partition)), known(r.SourceOffset), known(r.DestinationOffset), r.Status, r.Reason)
 	}
 	t.flush()
 	return nil
@@ -214,6 +214,14 @@ func (o *Operator) writeJSON(v any) error {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
+}
+
+// groupID shows that a group has the empty id, which older clients commit by.
+func groupID(group string) string {
+	if group == "" {
+		return `""`
+	}
+	return group
 }
 
 func dash(s string) string {

@@ -56,7 +56,7 @@ func locatePartition(v *statestore.View, mirrorName, topic string, index int32) 
 	}
 	p = mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: index}
 	if index < 0 || index >= t.Partitions {
-		return p, mirror.CodeUnknownTopicOrPartition, fmt.Sprintf("topic %s has %d partitions", topic, t.Partitions)
+		return p, mirror.CodeUnknownTopicOrPartition, fmt.Sprintf("topic %s has %s", topic, mirror.Count(t.Partitions, "partition"))
 	}
 	if !v.Loaded(mirror.ShardOf(p, shards)) {
 		return p, mirror.CodeLoadInProgress, "the shard is still being loaded"

@@ -74,7 +74,7 @@ func (r *runner) drainOutcome(s *shard, id [16]byte, topics []statestore.Topic, 
 		case !looked:
 			at.Refused, at.Message = true, fmt.Sprintf("not promoted: topic %s was not level in time, its source does not tell its lag", t.Name)
 		default:
-			at.Refused, at.Message = true, fmt.Sprintf("not promoted: topic %s was not level in time, %d records behind", t.Name, lag)
+			at.Refused, at.Message = true, fmt.Sprintf("not promoted: topic %s was not level in time, %s behind", t.Name, mirror.Count(lag, "record"))
 		}
 		out.Topics = append(out.Topics, at)
 		t.DrainCommand, t.DrainDeadlineMillis = [16]byte{}, 0

@@ -28,7 +28,7 @@ func Check(ctx context.Context, configFile string, offline bool, out io.Writer) 
 	}
 	r := &report{out: out}
 	fmt.Fprintf(out, "%s\n", cfg.File)
-	r.ok("the file is valid: %s", count(len(cfg.Mirrors), "mirror"))
+	r.ok("the file is valid: %s", mirror.Count(len(cfg.Mirrors), "mirror"))
 	checkDataDir(r, cfg.DataDir)
 	told := checkOverlaps(r, cfg.Mirrors)
 	if offline {
@@ -70,7 +70,7 @@ func (c *checker) connect(ctx context.Context, what string, connection mirror.Co
 	if err == nil {
 		var m kafka.Metadata
 		if m, err = cluster.Metadata(ctx); err == nil {
-			c.ok("cluster %s, %s%s", id, count(len(m.Brokers), "broker"), kafkaVersion(ctx, cluster))
+			c.ok("cluster %s, %s%s", id, mirror.Count(len(m.Brokers), "broker"), kafkaVersion(ctx, cluster))
 			return cluster, m, true
 		}
 	}
@@ -127,7 +127,7 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 		c.note("", "topics_include is empty: nothing is mirrored until mirrord start")
 		return
 	case len(selected) == 0:
-		c.note("see that the names are right, and that DESCRIBE on them is granted", "topics_include matches none of %s that can be seen", count(len(m.Topics), "topic"))
+		c.note("see that the names are right, and that DESCRIBE on them is granted", "topics_include matches none of %s that can be seen", mirror.Count(len(m.Topics), "topic"))
 		return
 	}
 	c.idleItems(d, selected)
@@ -144,7 +144,7 @@ func (c *checker) sourceTopics(ctx context.Context, cluster *kafka.Cluster, d mi
 			"READ is missing on %d of %d selected topics: %s", len(unreadable), len(selected), shortList(unreadable))
 		return
 	}
-	c.ok("topics_include selects %s, all readable", count(len(selected), "topic"))
+	c.ok("topics_include selects %s, all readable", mirror.Count(len(selected), "topic"))
 }
 
 // circles tells which topics a mirror on the source takes from this destination.
@@ -184,7 +184,7 @@ func (c *checker) modes(d mirror.Definition) {
 			"transactions: exact needs brokers that take transactions they did not begin")
 	}
 	if d.ReplicationFactor > int16(c.brokers) {
-		c.bad(fmt.Sprintf("set replication_factor to at most %d", c.brokers), "replication_factor is %d, the destination has %s", d.ReplicationFactor, count(c.brokers, "broker"))
+		c.bad(fmt.Sprintf("set replication_factor to at most %d", c.brokers), "replication_factor is %d, the destination has %s", d.ReplicationFactor, mirror.Count(c.brokers, "broker"))
 	}
 	c.guard(d)
 	c.ok("modes: fillers %s, transactions %s", fillersMode(d, markers), transactionsMode(d, markers && foreign))

@@ -82,11 +82,11 @@ func (c *checker) internalTopics(ctx context.Context, cluster *kafka.Cluster, m 
 	switch {
 	case !exists && int(want.ReplicationFactor) > c.brokers:
 		c.bad(fmt.Sprintf("set state_topic.replication_factor to at most %d", c.brokers),
-			"state_topic.replication_factor is %d, the destination has %s", want.ReplicationFactor, count(c.brokers, "broker"))
+			"state_topic.replication_factor is %d, the destination has %s", want.ReplicationFactor, mirror.Count(c.brokers, "broker"))
 	case !exists:
-		c.ok("topic %s will be created: %d partitions, replication factor %d", statestore.StateTopic, want.NumPartitions, want.ReplicationFactor)
+		c.ok("topic %s will be created: %s, replication factor %d", statestore.StateTopic, mirror.Count(want.NumPartitions, "partition"), want.ReplicationFactor)
 	case len(t.Partitions) != int(want.NumPartitions):
-		c.note("", "topic %s has %d partitions, state_topic.num_partitions is %d: used as found", statestore.StateTopic, len(t.Partitions), want.NumPartitions)
+		c.note("", "topic %s has %s, state_topic.num_partitions is %d: used as found", statestore.StateTopic, mirror.Count(len(t.Partitions), "partition"), want.NumPartitions)
 	default:
 		c.ok("topic %s exists", statestore.StateTopic)
 	}

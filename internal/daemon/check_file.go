@@ -111,6 +111,6 @@ func (c *checker) shared(d mirror.Definition, selected []string) {
 		}
 	}
 	for _, other := range sortedKeys(with) {
-		c.bad(overlapFix, "%s selected by mirror %s already: %s", count(len(with[other]), "topic"), other, shortList(with[other]))
+		c.bad(overlapFix, "%s selected by mirror %s already: %s", mirror.Count(len(with[other]), "topic"), other, shortList(with[other]))
 	}
 }

@@ -239,8 +239,8 @@ func statusLine(r control.Readiness, mirrors int, states map[string]int) string 
 	for _, n := range states {
 		partitions += n
 	}
-	line := fmt.Sprintf("%s, %s, %d of them failed; %s owned", count(mirrors, "mirror"), count(partitions, "partition"),
-		states[mirror.Failed.String()], count(r.ShardsOwned, "shard"))
+	line := fmt.Sprintf("%s, %s, %d of them failed; %s owned", mirror.Count(mirrors, "mirror"), mirror.Count(partitions, "partition"),
+		states[mirror.Failed.String()], mirror.Count(r.ShardsOwned, "shard"))
 	for _, s := range r.Sources {
 		if !s.Up {
 			line += "; source of " + s.Mirror + " is unreachable"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"mirrord/internal/control"
+	"mirrord/internal/mirror"
 )
 
 // report is what `mirrord check` says: a line per thing looked at, and under what is wrong the exact way to put it right.
@@ -45,7 +46,7 @@ type CheckError struct{ Count, Unreachable int }
 
 func (e *CheckError) Error() string {
 	if e.Count == e.Unreachable {
-		return "cannot reach " + count(e.Count, "cluster") + ", see above"
+		return "cannot reach " + mirror.Count(e.Count, "cluster") + ", see above"
 	}
 	if e.Count == 1 {
 		return "1 thing is wrong, see above"
@@ -58,12 +59,4 @@ func (r *report) result() error {
 		return nil
 	}
 	return &CheckError{r.wrong, r.unreachable}
-}
-
-// count writes a number with its noun: 1 mirror, 3 mirrors.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

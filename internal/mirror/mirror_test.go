@@ -158,6 +158,14 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 partitions", 1: "1 partition", 2: "2 partitions"} {
+		if got := Count(n, "partition"); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 func TestValidateName(t *testing.T) {
 	for _, bad := range []string{"", ".", "..", "a/b", "ä", "x.stopped", "x.paused", "x.removed", strings.Repeat("m", 250)} {
 		if ValidateName(bad) == nil {

@@ -126,9 +126,9 @@ func (v preview) topics() {
 		case t.Message != "" && t.Message != p.before.Message:
 			v.change(StepTopics, t.Name, "wait: %s", t.Message)
 		case p.create:
-			v.change(StepTopics, t.Name, "create with %d partitions", t.Partitions)
+			v.change(StepTopics, t.Name, "create with %s", mirror.Count(t.Partitions, "partition"))
 		case p.grow > 0:
-			v.change(StepPartitions, t.Name, "grow to %d partitions", p.grow)
+			v.change(StepPartitions, t.Name, "grow to %s", mirror.Count(p.grow, "partition"))
 		case p.why != "":
 			v.change(StepTopics, t.Name, "%s", p.why)
 		}

@@ -240,8 +240,8 @@ func (s *reseed) adopt(ctx context.Context) (string, error) {
 		}
 	}
 	if int32(len(s.old.Partitions)) != s.source.partitions {
-		return "", mirror.Errorf(mirror.DestinationGone, "somebody has created topic %s anew with %d partitions, the source has %d",
-			s.topic.Name, len(s.old.Partitions), s.source.partitions).WithHint("delete it, then recover again")
+		return "", mirror.Errorf(mirror.DestinationGone, "somebody has created topic %s anew with %s, the source has %d",
+			s.topic.Name, mirror.Count(len(s.old.Partitions), "partition"), s.source.partitions).WithHint("delete it, then recover again")
 	}
 	s.destinationID = s.old.ID
 	return s.kept(), nil

@@ -184,8 +184,8 @@ func (in topicsInput) fromSource(p topicPlan) topicPlan {
 	case s.partitions < t.Partitions:
 		p.after.Finding = statestore.Finding{
 			Kind: mirror.SourceGone,
-			Message: fmt.Sprintf("source topic %s has %d partitions and had %d: it was created again; "+
-				"recover --reseed copies the new one, stop keeps the old copy", t.Name, s.partitions, t.Partitions),
+			Message: fmt.Sprintf("source topic %s has %s and had %d: it was created again; "+
+				"recover --reseed copies the new one, stop keeps the old copy", t.Name, mirror.Count(s.partitions, "partition"), t.Partitions),
 		}
 	case t.DestinationID.IsZero():
 		return in.firstTime(p, s)
