@@ -63,6 +63,7 @@ func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string, commit f
 		return "", err
 	}
 	if path, err = s.replace(ctx); err != nil {
+		s.release(ctx)
 		return path, err
 	}
 	after := t
@@ -88,6 +89,7 @@ type reseed struct {
 	owned         statestore.TopicSettings
 	old           kafka.Topic // at the destination; zero: not there
 	there         bool
+	moved         bool           // some partition was still mirrored when it was halted
 	destinationID mirror.TopicID // of the new topic
 }
 
@@ -168,7 +170,10 @@ func (s *reseed) clear(ctx context.Context) (path string, err error) {
 	if !s.there {
 		return "", s.commit(ctx)
 	}
-	before, err := s.ends(ctx)
+	if err := s.halt(ctx); err != nil {
+		return "", err
+	}
+	before, err := s.rested(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -186,8 +191,7 @@ func (s *reseed) clear(ctx context.Context) (path string, err error) {
 		return path, err
 	}
 	if !maps.Equal(before, after) {
-		return path, mirror.Errorf(mirror.Retriable, "topic %s was written to while it was exported", s.topic.Name).
-			WithHint("end its writers, then recover again")
+		return path, s.written()
 	}
 	if err := s.m.deps.Destination.DeleteTopic(ctx, s.topic.Name, s.old.ID); err != nil && !kafka.UnknownTopic(err) {
 		return path, err

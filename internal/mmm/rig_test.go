@@ -99,7 +99,7 @@ func (m *memory) drive(t statestore.Topic) {
 			m.compare(t, p, outcome)
 			continue
 		}
-		m.states[p] = statestore.PartitionState{Partition: p, Topic: t.Name, State: state, Kind: t.Finding.Kind, Rearmed: t.Rearm}
+		m.states[p] = statestore.PartitionState{Partition: p, Topic: t.Name, State: state, Kind: t.Finding.Kind, ErrorMessage: t.Finding.Message, Rearmed: t.Rearm}
 	}
 }
 

@@ -368,6 +368,7 @@ func TestReseedDeletesOnlyWhatItHasLookedAtAgain(t *testing.T) {
 		"somebody decides about it": {meanwhile: func(*rig) {}, committed: mirror.Errorf(mirror.Refused, "stopped"), kind: mirror.Refused},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := newRig(t, rigOptions{define: including("t")})
 			r.topic("t", 1, 10)
 			end := r.run()
@@ -377,7 +378,7 @@ func TestReseedDeletesOnlyWhatItHasLookedAtAgain(t *testing.T) {
 				tt.meanwhile(r)
 				return 0, nil
 			}
-			id := r.fd.TopicInfo("t").TopicID
+			id, began := r.fd.TopicInfo("t").TopicID, r.record("t")
 			_, err := r.manager.Reseed(t.Context(), "m", "t", func(context.Context) error { return tt.committed })
 			if err == nil || mirror.KindOf(err) != tt.kind {
 				t.Errorf("kind %v: %v", mirror.KindOf(err), err)
@@ -385,7 +386,42 @@ func TestReseedDeletesOnlyWhatItHasLookedAtAgain(t *testing.T) {
 			if now := r.fd.TopicInfo("t"); now == nil || now.TopicID != id {
 				t.Error("the topic was deleted")
 			}
+			began.Rearm++ // its partitions are judged again
+			if now := r.record("t"); now != began {
+				t.Errorf("left as %+v, want %+v", now, began)
+			}
 		})
+	}
+}
+
+// Partitions that are mirrored while another one of their topic has FAILED are halted, by a record that their owners obey,
+// before anything is exported.
+func TestReseedHaltsWhatIsMirrored(t *testing.T) {
+	r := newRig(t, rigOptions{define: including("t")})
+	r.topic("t", 2, 10)
+	end := r.run()
+	r.mirrorOf("t", 2, 10)
+	end()
+	r.manager.deps.Put = func(ctx context.Context, name string, recs ...statestore.Record) error {
+		if halted, ok := recs[0].(statestore.Topic); ok && halted.Finding == halting {
+			r.write(r.fd, "t", 2, 1) // what was sent before arrives
+		}
+		return r.state.put(ctx, name, recs...)
+	}
+	r.manager.deps.Tail = func(context.Context, string, statestore.Topic, int32, io.Writer) (int64, error) {
+		for _, p := range r.state.Partitions("m") {
+			if p.State != mirror.Failed {
+				t.Errorf("exported while partition %d is %s", p.Index, p.State)
+			}
+		}
+		return 0, nil
+	}
+	id := r.record("t").DestinationID
+	if _, err := r.manager.Reseed(t.Context(), "m", "t", agreed); err != nil {
+		t.Fatal(err)
+	}
+	if now := r.record("t"); now.DestinationID == id || now.Finding.Message != "" {
+		t.Errorf("%+v", now)
 	}
 }
 

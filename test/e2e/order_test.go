@@ -80,3 +80,28 @@ func TestStopOvertakesAStartThatWaits(t *testing.T) {
 	m.refreshed(2)
 	must(t, m.wantState("t", 0, "STOPPED", ""))
 }
+
+// One partition of a topic has diverged, the other is mirrored, and the source is in use. The topic is recreated at the
+// first attempt: mirrord does not take its own writes for somebody else's.
+func TestReseedWhileASiblingIsMirrored(t *testing.T) {
+	t.Parallel()
+	p := SharedPair(t)
+	p.S.Topic(t, "t", 2)
+	p.S.Send(t, nil, append(Numbered("t", 0, 0, 100), Numbered("t", 1, 0, 100)...)...)
+	m := NewDaemon(t, p.Mirror("t"))
+	m.Start()
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	m.Do("stop", "--mirror", "east", "--topics", "t")
+	p.S.Send(t, nil, Numbered("t", 0, 1000, 20)...)
+	own := Numbered("t", 0, 2000, 3000)
+	p.D.Send(t, nil, own...)
+	load := StartLoad(t, p.S, 200, 2, "t")
+	m.Do("start", "--mirror", "east", "--topics", "t", "--no-wait")
+	Eventually(t, soon, func() error { return m.wantState("t", 0, "FAILED", "differs") })
+	Eventually(t, soon, func() error { return m.wantState("t", 1, "MIRRORING", "") })
+	m.Do("recover", "--mirror", "east", "--topics", "t", "--reseed")
+	load.Stop(t)
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	Identical(t, p.S, p.D, "t")
+	producedBack(t, p.D, m.dir, own)
+}
