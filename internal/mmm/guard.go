@@ -119,22 +119,34 @@ func (l *loop) tellGuard(ctx context.Context) {
 }
 
 // guarded lists the topics that are to have the guard: all that are not promoted, apart from those that were never
-// taken over because they are not what the source has, or would go in a circle.
+// taken over because they are not what the source has, or would go in a circle; those too while they are recreated.
 func (l *loop) guarded() (topics []string) {
 	if !l.guardUsable() {
 		return nil
 	}
-	own := readLedger(l.deps.View.ACLs(l.name))[ownedGuard]
+	own, busy := readLedger(l.deps.View.ACLs(l.name))[ownedGuard], l.recreating.list()
 	for _, t := range l.deps.View.Topics(l.name) {
-		foreign := t.Finding.Message != "" && t.Finding.Kind == mirror.Diverged
-		s, _ := l.deps.View.Settings(l.name, t.Name)
-		foreign = foreign || l.standing(t) == turnedAway || s.Untouched && t.Unready && t.Wish != mirror.Mirroring
-		circular := t.Finding.Message != "" && t.Finding.Kind == mirror.Loop || !l.circles.allows(t)
-		if !t.DestinationID.IsZero() && !promoted(t) && !foreign && !wishLost(t) && (!circular || own[guardOf(t.Name)]) {
+		if t.DestinationID.IsZero() || promoted(t) {
+			continue
+		}
+		if busy[t.Name] || !wishLost(t) && l.guardable(t, own[guardOf(t.Name)]) {
 			topics = append(topics, t.Name)
 		}
 	}
 	return topics
+}
+
+// guardable reports whether a topic is mirrord's to guard; guarded: it is already.
+func (l *loop) guardable(t statestore.Topic, guarded bool) bool {
+	found := func(k mirror.Kind) bool { return t.Finding.Message != "" && t.Finding.Kind == k }
+	s, _ := l.deps.View.Settings(l.name, t.Name)
+	switch {
+	case found(mirror.Diverged), l.standing(t) == turnedAway, s.Untouched && t.Unready && t.Wish != mirror.Mirroring:
+		return false
+	case found(mirror.Loop), !l.circles.allows(t):
+		return guarded
+	}
+	return true
 }
 
 func (l *loop) guardUsable() bool { return l.guardWanted() && l.guard.probed && l.guard.err == nil }

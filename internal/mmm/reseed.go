@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,6 +63,11 @@ func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string, commit f
 	if err := s.look(ctx); err != nil {
 		return "", err
 	}
+	if s.there && sameTopic(s.old.ID, t.DestinationID) {
+		if err := m.keepOut(ctx, mirrorName, topic); err != nil {
+			return "", err
+		}
+	}
 	if path, err = s.replace(ctx); err != nil {
 		s.release(ctx)
 		return path, err
@@ -75,6 +81,32 @@ func (m *Manager) Reseed(ctx context.Context, mirrorName, topic string, commit f
 	m.deps.Log.Info("topic recreated", mirror.KeyMirror, mirrorName, mirror.KeyTopic, topic, "export", path)
 	m.deps.event(mirrorName, topic, "topic recreated", path)
 	return path, nil
+}
+
+// keepOut waits until the loop has guarded a topic that is about to be recreated: one that was turned away has its writers
+// again, and what they would write after the export were lost. Where guards cannot be had, the export looks out for them alone.
+func (m *Manager) keepOut(ctx context.Context, mirrorName, topic string) error {
+	r := m.of(mirrorName)
+	if r == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, replaceTime)
+	defer cancel()
+	for {
+		if !r.loop.guardWanted() || r.loop.board.read().Unguarded != "" {
+			return nil
+		}
+		rules, err := m.deps.Destination.DescribeACLs(ctx)
+		if kafka.SecurityDisabled(err) || slices.Contains(rules, guardOf(topic)) {
+			return nil
+		}
+		m.Wake(mirrorName)
+		select {
+		case <-ctx.Done():
+			return errors.Join(mirror.Errorf(mirror.Retriable, "topic %s could not be guarded, so it is not recreated", topic), err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // reseed is one topic being recreated.

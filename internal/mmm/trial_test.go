@@ -2,6 +2,7 @@ package mmm
 
 import (
 	"context"
+	"io"
 	"maps"
 	"slices"
 	"testing"
@@ -149,5 +150,23 @@ func TestSettingsOfATopicOnTrial(t *testing.T) {
 		if !maps.Equal(p.set, c.want) || len(p.remove) > 0 {
 			t.Errorf("%s: set %v, remove %v", name, p.set, p.remove)
 		}
+	}
+}
+
+// A topic that was given back is guarded again before it is exported and recreated: what its writers wrote in between were lost.
+func TestATopicThatWasGivenBackIsGuardedWhileItIsRecreated(t *testing.T) {
+	r, handed := trialRig(t, mirror.Failed)
+	guarded := false
+	r.deps.Tail = func(context.Context, string, statestore.Topic, int32, io.Writer) (int64, error) {
+		guarded = r.guarded()
+		return 0, nil
+	}
+	r.run()
+	r.eventually("it is given back", func() bool { s, _ := r.state.Settings("m", "t"); return s.Untouched && handed() == 1 && !r.guarded() })
+	old := r.record("t")
+	_, err := r.manager.Reseed(t.Context(), "m", "t", agreed)
+	must(t, err)
+	if now := r.record("t"); !guarded || now.DestinationID == old.DestinationID {
+		t.Errorf("guarded %v, recreated %+v", guarded, now)
 	}
 }
