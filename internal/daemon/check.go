@@ -163,7 +163,7 @@ func (c *checker) circles(ctx context.Context, cluster *kafka.Cluster, selected 
 		}
 	}
 	if first != nil {
-		c.note("", "%s will be refused: %s; %v", count(len(circular), "topic"), shortList(circular), first)
+		c.note("", "%s will be refused: %s; %v", mirror.Count(len(circular), "topic"), shortList(circular), first)
 	}
 }
 
