@@ -26,7 +26,7 @@ func TestGroupsFollowTheSource(t *testing.T) {
 		"deleted group": groupGone, "active on the destination": groupActive, "subscribed to another topic": groupElsewhere,
 		"ahead on the destination": groupAhead, "stopped": groupStopped, "last commit": groupLastCommit, "paused": groupPaused,
 		"classic and KIP-848 members": groupMembers, "share": groupShare, "another type here": groupOfAnotherType,
-		"not mirrored topics": groupSpans,
+		"not mirrored topics": groupSpans, "ids that are hardly names": groupOddIDs,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,6 +41,16 @@ func filled(t *testing.T, p Pair, topic string, records int) {
 	p.S.Topic(t, topic, 1)
 	p.S.Send(t, nil, Numbered(topic, 0, 0, records)...)
 	AwaitLevel(t, p.S, p.D, soon, topic)
+}
+
+// groupOddIDs: older clients commit without an id, and an id may hold anything.
+func groupOddIDs(t *testing.T, p Pair, _ *Daemon) {
+	const topic = "odd-ids"
+	filled(t, p, topic, 10)
+	for _, group := range []string{"", "g of\ntwo lines"} {
+		p.S.Commit(t, group, topic, 0, 5)
+		Eventually(t, soon, func() error { return p.D.wantCommitted(group, topic, 0, 5) })
+	}
 }
 
 func groupMoves(t *testing.T, p Pair, m *Daemon) {
