@@ -2,6 +2,7 @@ package compare
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -15,12 +16,15 @@ func (c *comparison) judgeKeys(ctx context.Context) error {
 		if err := c.followTails(ctx); err != nil {
 			return err
 		}
-		lost, more := c.keys.unmatched()
-		if err := c.lost(ctx, lost); err != nil {
+		if err := c.followOlder(ctx); err != nil {
 			return err
 		}
-		count += len(more)
-		dead = append(dead, more[:min(len(more), keysListed)]...)
+		u := c.keys.unmatched()
+		if err := c.unequal(ctx, u); err != nil {
+			return err
+		}
+		count += len(u.dead)
+		dead = append(dead, u.dead[:min(len(u.dead), keysListed)]...)
 		if !c.keys.again() {
 			return c.tellDead(ctx, dead, count)
 		}
@@ -68,20 +72,61 @@ func (c *comparison) followRange(ctx context.Context) error {
 	})
 }
 
-// lost reports records of the source that the destination lacks though nothing supersedes them.
-func (c *comparison) lost(ctx context.Context, offsets []int64) error {
-	if len(offsets) == 0 {
+// followOlder looks for older records of the keys that are left: of those only the destination has at the source, of
+// tombstones that only the source has at the destination.
+func (c *comparison) followOlder(ctx context.Context) error {
+	atSource, atDestination := c.keys.asks()
+	src, dst := c.streams(c.s.start, c.to, verifyBytes)
+	dst.from, dst.next = c.d.start, c.d.start
+	for _, side := range []struct {
+		*stream
+		asked, source bool
+	}{{src, atSource, true}, {dst, atDestination, false}} {
+		if !side.asked {
+			continue
+		}
+		for {
+			i, err := side.peek(ctx)
+			if err != nil {
+				return err
+			}
+			if i == nil {
+				break
+			}
+			if i.visible() {
+				c.keys.holds(i, side.source)
+			}
+			side.take()
+		}
+	}
+	return nil
+}
+
+// unequal reports records of the source that the destination lacks though nothing supersedes them, and of the destination
+// that the source never had.
+func (c *comparison) unequal(ctx context.Context, u unmatched) error {
+	report := func(offsets []int64, s *stream, what string) error {
+		if len(offsets) == 0 {
+			return nil
+		}
+		key, err := keyAt(ctx, s.at(offsets[0]))
+		if err != nil {
+			return err
+		}
+		c.differs(finding{offsets[0], what + key})
+		c.different += int64(len(offsets) - 1)
+		c.records += int64(len(offsets))
 		return nil
 	}
-	src, _ := c.streams(offsets[0], offsets[0]+1, probeBytes)
-	key, err := keyAt(ctx, src)
-	if err != nil {
-		return err
-	}
-	c.differs(finding{offsets[0], "the destination lacks the latest record of key " + key})
-	c.different += int64(len(offsets) - 1)
-	c.records += int64(len(offsets))
-	return nil
+	src, dst := c.streams(0, 0, probeBytes)
+	return errors.Join(report(u.lost, src, "the destination lacks the latest record of key "),
+		report(u.own, dst, "the source has an older record as the latest of key "))
+}
+
+// at turns a stream that was not read yet to a single offset.
+func (s *stream) at(offset int64) *stream {
+	s.from, s.next, s.end = offset, offset, offset+1
+	return s
 }
 
 // tellDead lists keys that live on at the destination only.

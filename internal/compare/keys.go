@@ -31,6 +31,7 @@ type lone struct {
 	offset    int64
 	atSource  bool
 	tombstone bool
+	older     int64 // offset of a record of the key that the other side holds before it; −1: none seen
 }
 
 func newSuperseded(limit int) *superseded {
@@ -58,9 +59,31 @@ func (k *superseded) see(i *item, alone, atSource bool) {
 	if !alone {
 		return
 	}
-	k.pending[h] = lone{i.Offset, atSource, i.Value == nil}
+	k.pending[h] = lone{i.Offset, atSource, i.Value == nil, -1}
 	for len(k.pending) > k.max {
 		k.narrow()
+	}
+}
+
+// asks tells of which side holds would judge something.
+func (k *superseded) asks() (ofSource, ofDestination bool) {
+	for _, l := range k.pending {
+		ofSource = ofSource || !l.atSource
+		ofDestination = ofDestination || l.atSource && l.tombstone
+	}
+	return ofSource, ofDestination
+}
+
+// holds takes a record that a side still holds, after a whole pass. A cleaner removes the older records of a key first: had
+// it removed the later one, this would have gone before.
+func (k *superseded) holds(i *item, atSource bool) {
+	if i.Key == nil {
+		return
+	}
+	h := maphash.Bytes(k.seed, i.Key)
+	if l, ok := k.pending[h]; ok && l.atSource != atSource && i.Offset < l.offset && (!l.tombstone || i.Value != nil) {
+		l.older = i.Offset
+		k.pending[h] = l
 	}
 }
 
@@ -75,20 +98,28 @@ func (k *superseded) narrow() {
 	}
 }
 
-// unmatched are the offsets of records that nothing supersedes: of the source's that the destination lacks (lost), and
-// of the destination's whose tombstones are gone at the source (dead, SPEC §8.9). A tombstone itself may be gone: both
-// sides drop them after a time.
-func (k *superseded) unmatched() (lost, dead []int64) {
+// unmatched are the offsets of records that nothing supersedes.
+type unmatched struct {
+	lost []int64 // of the source's, which the destination lacks
+	own  []int64 // of the destination's, which the source never had, for it still holds an older one of the key
+	dead []int64 // of the destination's, whose tombstones are gone at the source (SPEC §8.9)
+}
+
+// unmatched judges what is left. A tombstone itself may be gone, with all before it: both sides drop them after a time.
+func (k *superseded) unmatched() (u unmatched) {
 	for _, l := range k.pending {
 		switch {
-		case l.tombstone:
+		case l.tombstone && l.older < 0:
 		case l.atSource:
-			lost = append(lost, l.offset)
+			u.lost = append(u.lost, l.offset)
+		case l.older >= 0:
+			u.own = append(u.own, l.offset)
 		default:
-			dead = append(dead, l.offset)
+			u.dead = append(u.dead, l.offset)
 		}
 	}
-	slices.Sort(lost)
-	slices.Sort(dead)
-	return lost, dead
+	slices.Sort(u.lost)
+	slices.Sort(u.own)
+	slices.Sort(u.dead)
+	return u
 }

@@ -144,6 +144,11 @@ func TestVerifyJudgesCompactedTopics(t *testing.T) {
 		"tombstone gone here":      {without(keyed("abB")), without(keyed("abB"), 1, 2), true, -1, ""},
 		"dead key":                 {without(keyed("abBx"), 1, 2), without(keyed("abBx"), 2), true, -1, `live on at the destination whose tombstones are gone at the source: "b"`},
 		"lost":                     {without(keyed("abc")), without(keyed("abc"), 1), false, 1, `lacks the latest record of key "b"`},
+		"never at the source":      {without(keyed("abcdxx"), 4), without(keyed("abcdbx")), false, 4, `the source has an older record as the latest of key "b"`},
+		"a tombstone of its own":   {without(keyed("abcdxx"), 4), without(keyed("abcdBx")), false, 4, `the source has an older record as the latest of key "b"`},
+		"superseded by now":        {without(keyed("abcdxxb"), 4), without(keyed("abcdbx")), true, -1, ""},
+		"tombstone lost":           {without(keyed("abcdBx")), without(keyed("abcdxx"), 4), false, 4, `lacks the latest record of key "b"`},
+		"dead, or never there":     {without(keyed("abcdxx"), 1, 4), without(keyed("abcdbx")), true, -1, `tombstones are gone at the source: "b"`},
 	} {
 		got := verifyOne(t, c.src, c.dst, full)
 		if got.Equal != c.equal || got.FirstDifference != c.first || !strings.Contains(got.Detail, c.detail) {
@@ -327,8 +332,8 @@ func TestSupersededJudgesEveryKeyInBoundedMemory(t *testing.T) {
 				t.Fatalf("%d keys at once", len(k.pending))
 			}
 		}
-		l, d := k.unmatched()
-		lost, dead = append(lost, l...), append(dead, d...)
+		u := k.unmatched()
+		lost, dead = append(lost, u.lost...), append(dead, u.dead...)
 		if !k.again() {
 			if passes < 4 {
 				t.Errorf("only %d passes", passes)
