@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,6 +112,9 @@ func (d *demo) liveTraffic(ctx context.Context, daemon *exec.Cmd) (*exec.Cmd, er
 		return daemon, err
 	}
 	d.progress(writing, d.For/4)
+	if err := d.awaitMirrored(ctx); err != nil {
+		return daemon, err
+	}
 	for _, verb := range []string{"pause", "resume"} {
 		if err := d.command(ctx, verb, "--mirror", "demo", "--topics", "orders"); err != nil {
 			return daemon, err
@@ -222,23 +226,46 @@ func (d *demo) progress(ctx context.Context, span time.Duration) {
 
 // awaitLevel waits until both sides begin and end at the same offsets.
 func (d *demo) awaitLevel(ctx context.Context) error {
-	deadline := time.Now().Add(time.Minute)
-	for {
+	return persist(ctx, func() error {
 		s0, s1, err := d.src.extent(ctx)
 		d0, d1, err2 := d.dst.extent(ctx)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		if s0 == d0 && s1 == d1 {
-			d.say("level: offsets %d to %d on both sides", s0, s1)
-			return nil
+		if s0 != d0 || s1 != d1 {
+			return fmt.Errorf("not level: source [%d, %d), destination [%d, %d)", s0, s1, d0, d1)
+		}
+		d.say("level: offsets %d to %d on both sides", s0, s1)
+		return nil
+	})
+}
+
+// awaitMirrored waits until the first topic is at the destination.
+func (d *demo) awaitMirrored(ctx context.Context) error {
+	return persist(ctx, func() error {
+		ends, err := d.dst.admin.ListEndOffsets(ctx, topics[0].name)
+		if err != nil {
+			return err
+		}
+		if end, _ := ends.Lookup(topics[0].name, 0); end.Err != nil || end.Offset == 0 {
+			return fmt.Errorf("topic %s is not mirrored yet", topics[0].name)
+		}
+		return nil
+	})
+}
+
+// persist repeats f until it gives no error, for a minute.
+func persist(ctx context.Context, f func() error) error {
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return cmp.Or(ctx.Err(), err)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("not level after a minute: source [%d, %d), destination [%d, %d)", s0, s1, d0, d1)
+			return fmt.Errorf("after a minute: %w", err)
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
