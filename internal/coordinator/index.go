@@ -134,7 +134,7 @@ func resolve(m statestore.Mirror, old *mirrorEntry) *mirror.Resolved {
 	}
 	r := &mirror.Resolved{
 		Definition: m.Definition, ClusterID: m.LearntClusterID, TransactionsMode: m.TransactionsMode,
-		FillersMode: m.FillersMode, TransactionSlot: m.TransactionSlot, Version: m.Version,
+		FillersMode: m.FillersMode, Version: m.Version,
 	}
 	if old != nil && old.resolved != nil && reflect.DeepEqual(*old.resolved, *r) {
 		return old.resolved

@@ -222,7 +222,7 @@ func (r *runner) target(s *shard, e *topicEntry, state statestore.PartitionState
 		Partition: state.Partition, Topic: e.topic.Name, DestinationID: e.topic.DestinationID,
 		Mirror: e.in.resolved, State: state.State, StateEpoch: state.StateEpoch, Run: run, Claim: s.claim.Number,
 		PredecessorAlive: time.Now().Before(s.quiet), Shard: s.index,
-		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Source: source, Compared: state.Compared,
+		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Slot: e.topic.Slot, Source: source, Compared: state.Compared,
 	}
 }
 

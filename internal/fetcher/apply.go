@@ -93,7 +93,7 @@ func (p *part) start(now time.Time) {
 	p.startDue = false
 	p.turn++
 	p.pipe = pipeline{phase: probing, markers: m.FillersMode != mirror.Transactions}
-	p.plan = planner{codec: p.src.pool.codec(), exact: m.TransactionsMode == mirror.Exact, slot: m.TransactionSlot, budget: p.src.pool.budget}
+	p.plan = planner{codec: p.src.pool.codec(), exact: m.TransactionsMode == mirror.Exact, slot: p.target.Slot, budget: p.src.pool.budget}
 	before := p.look.cause // what may still arrive may still arrive
 	p.look = lookState{listed: p.look.listed, entry: true, wait: p.look.wait, cause: cause{still: before.still, marker: before.marker}}
 	if p.look.wait.IsZero() {

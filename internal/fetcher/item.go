@@ -51,25 +51,13 @@ type item struct {
 
 func (i *item) size() int64 { return int64(len(i.batch)) }
 
-// Producer ids of mirrored transactions (protocol R14): a native id is shifted to 2^61 + slot·2^56 + id, an id that was
-// shifted before goes one slot further. A stored format.
-const (
-	slotBits  = 56
-	slotWidth = int64(1) << slotBits
-)
-
-// shiftProducer gives the id under which a source producer's transactions are written.
+// shiftProducer gives the id under which a source producer's transactions are written (protocol R14).
 func shiftProducer(id int64, slot int8) (int64, error) {
-	shifted := id
-	switch {
-	case id < 0:
+	if id < 0 {
 		return 0, mirror.Errorf(mirror.Refused, "transactional batch without a producer id")
-	case id < slotWidth:
-		shifted += mirror.MirroredProducerIDs + int64(slot)*slotWidth
-	case id >= mirror.MirroredProducerIDs:
-		shifted += slotWidth
 	}
-	if !mirror.MirroredProducer(shifted) {
+	shifted, ok := mirror.ShiftProducer(id, slot)
+	if !ok {
 		return 0, mirror.Errorf(mirror.Refused, "producer id %d cannot be shifted: its log was mirrored too often", id).
 			WithHint("mirror the topic with transactions: committed")
 	}

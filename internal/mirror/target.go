@@ -24,6 +24,8 @@ type Target struct {
 	Shard int32
 	// AcceptLostRange: the operator has accepted, by recover, that records expired before they were copied.
 	AcceptLostRange bool
+	// Slot is that of shifted producer ids (protocol R14).
+	Slot int8
 	// Source is the last known leader epoch of the source and where it began; NoPosition: unknown.
 	Source Position
 	// Compared is 1 + the destination's log end when both logs were compared before the partition was mirrored: from there
@@ -37,7 +39,6 @@ type Resolved struct {
 	ClusterID        string // the source's, learnt
 	TransactionsMode string // Exact or Committed
 	FillersMode      string // Markers or Transactions
-	TransactionSlot  int8
 	Version          int32
 }
 

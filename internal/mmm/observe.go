@@ -232,6 +232,7 @@ func (o observer) destination(ctx context.Context, dst *kafka.Cluster, seen obse
 	}
 	o.data(ctx, dst, seen.topics, d.topics)
 	o.remains(ctx, dst, ask, d.topics)
+	o.slots(ctx, dst, d.topics)
 	there := slices.DeleteFunc(ask, func(t string) bool { _, ok := d.topics[t]; return !ok })
 	d.settings, d.settingsErr = o.settings(ctx, dst, there)
 	d.known, _ = within(ctx, o.timeout, func(ctx context.Context) (map[string]bool, error) {

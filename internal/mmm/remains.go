@@ -68,6 +68,7 @@ func (in topicsInput) settleLost(p topicPlan) topicPlan {
 	}
 	if there && exists && s.err == nil && d.err == nil && !d.internal {
 		p.after.SourceID, p.after.DestinationID, p.after.Partitions = s.id, d.id, min(s.partitions, d.partitions)
+		p.after.Slot = min(d.slot, mirror.Slots-1)
 	}
 	return p
 }

@@ -24,6 +24,7 @@ type topicInfo struct {
 	err        error // cannot be described now: neither there nor gone
 	holdsData  bool  // destination only, and only where the decision needs it: some partition has an offset in use
 	remains    bool  // destination only: what a mirror left here whose state is gone
+	slot       int8  // destination only, of a topic that is to become a mirror's: of the producer ids to come
 }
 
 // catalog holds the topics of a cluster by name. A topic that is not in it does not exist: absence was confirmed where it
@@ -199,7 +200,7 @@ func (in topicsInput) fromSource(p topicPlan) topicPlan {
 func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 	name := p.before.Name
 	d, ok := in.destination[name]
-	p.after.SourceID, p.after.Partitions, p.after.Message = s.id, s.partitions, ""
+	p.after.SourceID, p.after.Partitions, p.after.Message, p.after.Slot = s.id, s.partitions, "", min(d.slot, mirror.Slots-1)
 	if other, ok := in.taken(name); ok {
 		p.after = p.before
 		p.after.Message = fmt.Sprintf("the topic is in mirror %s", other)
@@ -214,6 +215,9 @@ func (in topicsInput) firstTime(p topicPlan, s topicInfo) topicPlan {
 	case d.internal:
 		p.after = p.before
 		p.after.Message = "the destination has an internal topic of this name"
+	case d.slot >= mirror.Slots && in.mirror.TransactionsMode == mirror.Exact:
+		p.after = p.before
+		p.after.Message = noSlot
 	case in.circular(&p, d, s):
 	case d.partitions > s.partitions:
 		p.after.DestinationID = d.id
@@ -348,6 +352,7 @@ func mergeTopic(now, before, after statestore.Topic) (statestore.Topic, bool) {
 	}
 	merged := now
 	merged.SourceID, merged.DestinationID, merged.Partitions = after.SourceID, after.DestinationID, after.Partitions
+	merged.Slot = after.Slot
 	merged.Message, merged.Finding, merged.Promoted = after.Message, after.Finding, after.Promoted
 	if after.Unready != before.Unready {
 		merged.Unready = after.Unready

@@ -38,13 +38,13 @@ func samples() []Record {
 		PartitionState{Partition: p, Topic: "orders", State: mirror.Mirroring, Previous: mirror.NotRecorded, LeaderEpoch: -1},
 		Mirror{
 			Definition: d, LearntClusterID: "l", TransactionsMode: mirror.Exact, FillersMode: mirror.Markers,
-			TransactionSlot: 2, Declared: true, PendingInclude: []string{"x.*"}, PendingExclude: []string{"y"},
+			Declared: true, PendingInclude: []string{"x.*"}, PendingExclude: []string{"y"},
 			Finding: Finding{mirror.SourceChanged, "other cluster"}, Version: 5,
 		},
 		Topic{
 			Mirror: "east", Name: "orders", SourceID: testID, DestinationID: mirror.TopicID{9}, Partitions: 12,
 			Wish: mirror.Paused, ByCommand: true, Promoted: true, Rearm: 3, Message: "m", Finding: Finding{mirror.SourceGone, "gone"},
-			Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID, Recreating: true,
+			Slot: 3, Drain: true, DrainDeadlineMillis: 99, DrainCommand: testID, Recreating: true,
 		},
 		ShardClaim{3, 4, "host-1", "mirrord-host-1", "127.0.0.1:9464", 5, true},
 		CommandOutcome{mirror.Outcome{

@@ -84,7 +84,7 @@ func (r *Mirror) valueFields(c *coder) {
 	c.string(&r.LearntClusterID)
 	c.string(&r.TransactionsMode)
 	c.string(&r.FillersMode)
-	c.int8(&r.TransactionSlot)
+	c.int8(new(int8)) // was a slot of the mirror, always 0
 	c.bool(&r.Declared)
 	c.strings(&r.PendingInclude)
 	c.strings(&r.PendingExclude)
@@ -134,6 +134,7 @@ func (r *Topic) valueFields(c *coder) {
 	c.tags(
 		tag{0, r.Unready, func(c *coder) { c.bool(&r.Unready) }},
 		tag{1, r.Recreating, func(c *coder) { c.bool(&r.Recreating) }},
+		tag{2, r.Slot != 0, func(c *coder) { c.int8(&r.Slot) }},
 	)
 }
 

@@ -41,8 +41,6 @@ type Mirror struct {
 	LearntClusterID string
 	// TransactionsMode and FillersMode are what "auto" was decided to be; empty: not yet.
 	TransactionsMode, FillersMode string
-	// TransactionSlot is the generation of shifted producer ids (protocol R14).
-	TransactionSlot int8
 	// Declared: defined by a configuration file, not by command.
 	Declared bool
 	// Pending lists patterns given to start that may match topics to come.
@@ -74,9 +72,12 @@ type Topic struct {
 	// Recreating: a recover --reseed is about to delete the destination topic and to create it again, or does so. A stop or
 	// pause of the topic waits for the end of that.
 	Recreating bool
-	Rearm      int32  // +1 by each recover
-	Message    string // why the topic is not there yet, e.g. the destination's reason for refusing to create it
-	Finding    Finding
+	// Slot is that of shifted producer ids (protocol R14): above all that the destination topic remembered when it became this
+	// mirror's, for they may be another source's.
+	Slot    int8
+	Rearm   int32  // +1 by each recover
+	Message string // why the topic is not there yet, e.g. the destination's reason for refusing to create it
+	Finding Finding
 	// Drain: stop only once level; DrainDeadlineMillis: then the wish goes back to what it was.
 	Drain               bool
 	DrainDeadlineMillis int64
