@@ -163,6 +163,9 @@ func (v *verification) partition(ctx context.Context, p *pair) Row {
 	if err == nil {
 		err = c.compare(ctx, v.options.Full)
 	}
+	if err == nil {
+		err = c.undecided(ctx)
+	}
 	r := Row{
 		Mirror: v.mirror, Topic: p.dstTP.Topic, Partition: p.dstTP.Partition, From: c.from, To: c.to, Records: c.records,
 		Equal: err == nil && c.diff.offset < 0, FirstDifference: c.diff.offset,

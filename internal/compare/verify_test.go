@@ -368,3 +368,31 @@ func TestVerifySharesItsMemory(t *testing.T) {
 		}
 	}
 }
+
+// A transaction that the source has decided is open at the destination: a difference once its marker would be there, and
+// not beyond what was mirrored.
+func TestVerifySeesWhatStaysUndecided(t *testing.T) {
+	level := func() *fakeLog { return newLog().write(20, 5, "v") }
+	open := func(l *fakeLog) *fakeLog { l.open[7] = 10; return l }
+	behind := func() *fakeLog { return open(newLog().write(19, 5, "v")) }
+	mirrored := func(to int64) Options {
+		return Options{Full: true, LastMirror: func(string, int32) mirror.Position { return mirror.Position{Offset: to} }}
+	}
+	for _, tt := range []struct {
+		name     string
+		src, dst *fakeLog
+		options  Options
+		first    int64
+	}{
+		{"decided at the source", level(), open(level()), full, 10},
+		{"open on both sides", open(level()), open(level()), full, -1},
+		{"open at the source", open(level()), level(), full, -1},
+		{"its marker is still to come", level(), behind(), full, -1},
+		{"open since before the stop", level(), open(level()), mirrored(15), 10},
+		{"begun after the stop", level(), open(level()), mirrored(10), -1},
+	} {
+		if got := verifyOne(t, tt.src, tt.dst, tt.options); got.FirstDifference != tt.first || got.Equal != (tt.first < 0) {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+}

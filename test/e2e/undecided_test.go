@@ -130,3 +130,69 @@ func TestFromExactToCommittedWithTransactionsOpen(t *testing.T) {
 	}
 	m.Do("verify", "--config", m.ConfigFile(), "--mirror", "east", "--full")
 }
+
+// whole runs transactions one after another, and waits until they are decided.
+func (c *Cluster) whole(t *testing.T, id string, commits ...bool) {
+	t.Helper()
+	cl := c.Transactional(t, id, false)
+	for i, commit := range commits {
+		r := &kgo.Record{Topic: "t", Key: fmt.Appendf(nil, "%s-%d", id, i), Value: []byte(decision(commit))}
+		must(t, errors.Join(cl.BeginTransaction(), send(cl, r), end(cl, commit)))
+	}
+	c.decided(t, "t")
+}
+
+// The primary is lost and rebuilt as an empty cluster, which gives out producer ids from 0 again, with epochs below those
+// that the survivor remembers. The survivor is mirrored to it, it takes over, and is mirrored to the survivor.
+func TestTransactionsOfARebuiltPrimary(t *testing.T) {
+	t.Parallel()
+	old, fresh, d := StartCluster(t, Options{}), StartCluster(t, Options{}), SharedPair(t).D
+	for _, c := range []*Cluster{d, fresh} {
+		c.SetBrokers(t, verification, "false")
+	}
+	old.Topic(t, "t", 1)
+	old.whole(t, "old", true, false, true, true, false, true)
+	s := Pair{old, d}.Mirror("t")
+	s.MirrorExtra = []string{"transactions: exact"}
+	there := NewDaemon(t, s)
+	there.Start()
+	AwaitLevel(t, old, d, soon, "t")
+	there.Do("stop", "--mirror", "east", "--topics", "t")
+	d.whole(t, "survivor", true, false)
+
+	s = Pair{d, fresh}.Mirror("t")
+	s.Mirror, s.Group, s.MirrorExtra = "west", "mirrord-west", []string{"transactions: exact"}
+	back := NewDaemon(t, s)
+	back.Start()
+	AwaitLevel(t, d, fresh, soon, "t")
+	back.Do("stop", "--mirror", "west", "--topics", "t")
+
+	fresh.whole(t, "rebuilt", true, false, true)
+	there.Do("create", "--mirror", "again", "--mirror-config", propertiesFile(t, "bootstrap.servers="+fresh.Bootstrap(), "topics.include=t", "transactions=exact"))
+	Eventually(t, soon, func() error {
+		if r := there.Run("resume", "--mirror", "again", "--topics", "t", "--timeout", "5s"); r.Code == 1 {
+			return fmt.Errorf("%s%s", r.Out, r.Err)
+		}
+		return nil
+	})
+	AwaitLevel(t, fresh, d, soon, "t")
+	must(t, Alike(fresh, d, View{Uncommitted: true}, "t"))
+	Identical(t, fresh, d, "t")
+}
+
+// Somebody switches the verification of transactions on again: the partition says which setting it is, and goes on once it
+// is off.
+func TestVerificationOfTransactionsSwitchedOnAgain(t *testing.T) {
+	t.Parallel()
+	p := SharedPair(t)
+	p.S.Topic(t, "t", 1)
+	m, _ := exactMirror(t, p)
+	p.S.whole(t, "before", true)
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	p.D.SetBrokers(t, verification, "true")
+	p.S.whole(t, "after", true)
+	Eventually(t, soon, func() error { return m.wantState("t", 0, "FAILED", verification+"=false") })
+	p.D.SetBrokers(t, verification, "false")
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	Identical(t, p.S, p.D, "t")
+}
