@@ -226,7 +226,7 @@ func scan(ctx context.Context, src sourceLog, next, end int64, maxBytes int32, s
 			return next, err
 		}
 		if len(records) == 0 { // nothing is left
-			return end, nil
+			return next, nil
 		}
 		before := next
 		for len(records) > 0 {

@@ -257,3 +257,40 @@ func TestR14_TransactionsEndAsAtTheSource(t *testing.T) {
 		})
 	}
 }
+
+// Where a hole is too short for all that may have ended in it, what follows decides.
+func TestR14_AShortHoleEndsWhatMustHaveEndedThere(t *testing.T) {
+	const a, b = int64(5), int64(6)
+	for _, tt := range []struct {
+		name   string
+		follow func(*modelSource)
+		room   int
+		want   []int64 // of source producers; nil: it cannot be told
+	}{
+		{"both fit", func(s *modelSource) { s.transactional(a, 0, 1, false); s.transactional(b, 0, 1, false) }, 2, []int64{a, b}},
+		{"one goes on in another epoch", func(s *modelSource) { s.transactional(a, 0, 1, false); s.transactional(b, 1, 1, false) }, 1, []int64{b}},
+		{"the marker of one follows", func(s *modelSource) { s.marker(a, 0, true); s.transactional(b, 0, 1, false) }, 1, []int64{b}},
+		{"one is not heard of again", func(s *modelSource) { s.transactional(b, 0, 1, false) }, 1, []int64{b, a}},
+		{"both go on in their epoch", func(s *modelSource) { s.transactional(a, 0, 1, false); s.transactional(b, 0, 1, false) }, 1, nil},
+	} {
+		src, p := newCleaned(), testPart(true)
+		src.gap(2)
+		src.data(1, 1000)
+		src.gap(tt.room)
+		tt.follow(&src.modelSource)
+		at(p, 3, kafka.Producer{ID: mirror.MirroredProducerIDs + a, TxnStart: 0}, kafka.Producer{ID: mirror.MirroredProducerIDs + b, TxnStart: 1})
+		feed(t, p, &src.modelSource)
+		if got := p.pipe.ready(); got != ask {
+			t.Fatalf("%s: ready says %d, want ask", tt.name, got)
+		}
+		q := p.pipe.inquire(1)
+		err := q.ask(context.Background(), src, 0)
+		var got []int64
+		for _, o := range q.orphans {
+			got = append(got, o.id-mirror.MirroredProducerIDs)
+		}
+		if !slices.Equal(got, tt.want) || (mirror.KindOf(err) == mirror.Diverged) != (tt.want == nil) {
+			t.Errorf("%s: %v, %v; want %v", tt.name, got, err, tt.want)
+		}
+	}
+}
