@@ -95,7 +95,7 @@ func (m *memory) drive(t statestore.Topic) {
 	}
 	for i := range t.Partitions {
 		p := mirror.Partition{Mirror: t.Mirror, TopicID: t.SourceID, Index: i}
-		if outcome, ok := m.compared[t.Name]; ok && t.Wish == mirror.Mirroring {
+		if outcome, ok := m.compared[t.Name]; ok && t.Wish == mirror.Mirroring && t.Finding.Message == "" {
 			m.compare(t, p, outcome)
 			continue
 		}
