@@ -105,6 +105,17 @@ func TestAbortedTransactionWhoseMarkerWasCleaned(t *testing.T) {
 // destination as they end at the source.
 func TestFromExactToCommittedWithTransactionsOpen(t *testing.T) {
 	t.Parallel()
+	fromExact(t, "transactions: committed")
+}
+
+// As before, where the way in which holes are filled rules exact mode out.
+func TestFromExactToEmptyTransactionsWithTransactionsOpen(t *testing.T) {
+	t.Parallel()
+	fromExact(t, "transactions: auto", "fillers: transactions")
+}
+
+func fromExact(t *testing.T, to ...string) {
+	t.Helper()
 	p := SharedPair(t)
 	p.S.Topic(t, "t", 1)
 	m, s := exactMirror(t, p)
@@ -114,7 +125,7 @@ func TestFromExactToCommittedWithTransactionsOpen(t *testing.T) {
 	must(t, errors.Join(commits.BeginTransaction(), aborts.BeginTransaction()))
 	must(t, errors.Join(send(commits, record("committed"), record("committed")), send(aborts, record("aborted"), record("aborted"))))
 	Eventually(t, soon, func() error { return p.D.wantEnd("t", 0, 14) })
-	s.MirrorExtra = []string{"transactions: committed"}
+	s.MirrorExtra = to
 	m.Write(s)
 	m.Reload()
 	Eventually(t, soon, func() error { return m.wantMode("east", "committed") })
