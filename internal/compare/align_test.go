@@ -236,6 +236,16 @@ func TestAlignOnCompactedTopicsComparesWhatBothHold(t *testing.T) {
 	if a := alignOne(t, src, dst); a.Err != nil {
 		t.Errorf("either lacks cleaned records: %v", a.Err)
 	}
+	given := newLog().write(500, 10, "v").clean(old)
+	given.compact = false // it compacted before
+	for known, kind := range map[bool]mirror.Kind{true: 0, false: mirror.Diverged} {
+		c := newCouple(t)
+		c.add(given, newLog().write(500, 7, "v"))
+		c.targets[0].Compacted = known
+		if a := c.align(mirror.Position{Offset: 478})[0]; known && a.Err != nil || !known && mirror.KindOf(a.Err) != kind {
+			t.Errorf("compacted until lately, known %v: %v", known, a.Err)
+		}
+	}
 	dst = newLog().write(499, 7, "v").append(rec(499, "other")).clean(older)
 	a := alignOne(t, newLog().write(500, 10, "v").clean(old), dst)
 	wantKind(t, a.Err, mirror.Diverged)

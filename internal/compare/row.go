@@ -29,6 +29,8 @@ type Options struct {
 	LastMirror func(topic string, partition int32) mirror.Position
 	// Source and Destination are the topic ids that are meant; zero or nil: whatever has the name.
 	Source, Destination func(topic string) mirror.TopicID
+	// Compacted reports whether the source has compacted a topic while it was mirrored; nil: unknown.
+	Compacted func(topic string) bool
 	// MemoryLimit bounds what is held of the logs and of their keys at once, in bytes; 0: 512 MiB.
 	MemoryLimit int64
 	// Progress is called now and then, never twice at once; nil: nobody watches.

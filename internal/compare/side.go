@@ -69,8 +69,12 @@ type pair struct {
 }
 
 func newPair(src, dst side, codec recordbatch.Codec, t mirror.Target) *pair {
+	var compact *bool
+	if t.Compacted {
+		compact = &t.Compacted
+	}
 	return &pair{
-		src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch, of: t.Partition, shared: t.Compared - 1, met: -1,
+		compact: compact, src: src, dst: dst, codec: codec, epoch: t.Source.LeaderEpoch, of: t.Partition, shared: t.Compared - 1, met: -1,
 		srcTP: kafka.TP{Topic: t.Topic, TopicID: t.TopicID, Partition: t.Index, LeaderEpoch: -1},
 		dstTP: kafka.TP{Topic: t.Topic, TopicID: t.DestinationID, Partition: t.Index, LeaderEpoch: -1},
 	}
@@ -85,7 +89,7 @@ func (p *pair) high() int64 { return min(p.s.hw, p.d.hw) }
 // decided is the offset below which all transactions are decided on both sides.
 func (p *pair) decided() int64 { return min(p.s.lso, p.d.lso) }
 
-// isCompacted asks the source once. A record that only one side holds is no difference then. Cleaning at the destination
+// isCompacted reports whether the source compacts the topic, or is known to have done so: it is asked once. A record that only one side holds is no difference then. Cleaning at the destination
 // alone excuses nothing: it is how a copy loses records.
 func (p *pair) isCompacted(ctx context.Context) (bool, error) {
 	if p.compact != nil {

@@ -74,6 +74,7 @@ func (v *verification) add(topic string, s, d kafka.Topic) {
 		v.told(topic, -1, fmt.Sprintf("not compared: on the destination: %v", d.Err))
 		return
 	}
+	compacted := v.options.Compacted != nil && v.options.Compacted(topic)
 	for i := range max(len(s.Partitions), len(d.Partitions)) {
 		switch { // what only one side has is told, and no difference
 		case i >= len(s.Partitions):
@@ -84,7 +85,7 @@ func (v *verification) add(topic string, s, d kafka.Topic) {
 			v.rows[len(v.rows)-1].Equal = true
 		default:
 			p := mirror.Partition{Mirror: v.mirror, TopicID: sourceID, Index: int32(i)}
-			v.targets = append(v.targets, mirror.Target{Partition: p, Topic: topic, DestinationID: destinationID, Source: mirror.NoPosition})
+			v.targets = append(v.targets, mirror.Target{Partition: p, Topic: topic, DestinationID: destinationID, Source: mirror.NoPosition, Compacted: compacted})
 		}
 	}
 }

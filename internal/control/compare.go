@@ -40,6 +40,10 @@ func (o *Operator) Verify(ctx context.Context, opts VerifyOptions, open OpenSour
 	line := progressLine{operator: o}
 	rows, err := compare.Verify(ctx, src, o.Destination, opts.Mirror, topics, compare.Options{
 		Full: opts.Full, MemoryLimit: opts.MemoryLimit,
+		Compacted: func(topic string) bool {
+			s, _ := v.Settings(opts.Mirror, topic)
+			return s.Compacted
+		},
 		LastMirror: func(topic string, partition int32) mirror.Position {
 			return lastMirror(v, opts.Mirror, topic, partition)
 		},

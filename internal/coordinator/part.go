@@ -218,11 +218,13 @@ func (r *runner) target(s *shard, e *topicEntry, state statestore.PartitionState
 	if epochs := r.view.Epochs(state.Partition); len(epochs) > 0 {
 		source = epochs[len(epochs)-1]
 	}
+	settings, _ := r.view.Settings(state.Mirror, e.topic.Name)
 	return mirror.Target{
 		Partition: state.Partition, Topic: e.topic.Name, DestinationID: e.topic.DestinationID,
 		Mirror: e.in.resolved, State: state.State, StateEpoch: state.StateEpoch, Run: run, Claim: s.claim.Number,
 		PredecessorAlive: time.Now().Before(s.quiet), Shard: s.index,
-		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Slot: e.topic.Slot, Source: source, Compared: state.Compared,
+		AcceptLostRange: state.State == mirror.Mirroring && state.Kind == mirror.LostRange, Slot: e.topic.Slot, Source: source,
+		Compared: state.Compared, Compacted: settings.Compacted,
 	}
 }
 

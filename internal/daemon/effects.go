@@ -198,6 +198,8 @@ func (e *effects) tail(ctx context.Context, mirrorName string, t statestore.Topi
 			Partition: mirror.Partition{Mirror: mirrorName, TopicID: t.SourceID, Index: partition}, Topic: t.Name,
 			DestinationID: t.DestinationID, Mirror: &mirror.Resolved{Definition: m.Definition},
 		}
+		settings, _ := e.view.Settings(mirrorName, t.Name)
+		target.Compacted = settings.Compacted
 		if state, ok := e.view.Partition(target.Partition); ok {
 			target.Compared = state.Compared
 		}

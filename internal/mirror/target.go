@@ -31,6 +31,8 @@ type Target struct {
 	// Compared is 1 + the destination's log end when both logs were compared before the partition was mirrored: from there
 	// on nobody but the mirror writes. 0: unknown.
 	Compared int64
+	// Compacted: the source has compacted the topic while it was mirrored, whatever its policy is now.
+	Compacted bool
 }
 
 // Resolved is a definition with its "auto" decisions made.

@@ -106,7 +106,8 @@ func (l *loop) settingsFailed(topic string, err error) {
 func (l *loop) settingsRecord(topic string, plan settingsPlan) (statestore.TopicSettings, bool) {
 	before, _ := l.deps.View.Settings(l.name, topic)
 	after := statestore.TopicSettings{Mirror: l.name, Topic: topic, Owned: plan.owned, Source: plan.source, Trial: plan.trial, Own: plan.own}
-	return after, before.Untouched || before.Trial != after.Trial || !maps.Equal(before.Own, after.Own) ||
+	after.Compacted = before.Compacted || compacts(plan.source[keyCleanupPolicy])
+	return after, before.Untouched || before.Compacted != after.Compacted || before.Trial != after.Trial || !maps.Equal(before.Own, after.Own) ||
 		!slices.Equal(before.Owned, after.Owned) || !maps.Equal(before.Source, after.Source)
 }
 

@@ -187,7 +187,7 @@ func (l *loop) judged(t statestore.Topic) (r statestore.TopicSettings, ok bool) 
 	if !onTrial(t, s) {
 		return r, false
 	}
-	r = statestore.TopicSettings{Mirror: l.name, Topic: t.Name}
+	r = statestore.TopicSettings{Mirror: l.name, Topic: t.Name, Compacted: s.Compacted}
 	if l.reached(t) {
 		r.Owned, r.Source = slices.Concat(s.Owned, trialKeys), s.Source
 		slices.Sort(r.Owned)

@@ -33,7 +33,7 @@ func samples() []Record {
 		LastMirrorEpoch{p, mirror.NoPosition},
 		PartitionState{
 			Partition: p, Topic: "orders", State: mirror.Failed, Previous: mirror.Mirroring, RetryAttempt: -1,
-			ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: 8, Rearmed: 9, Kind: mirror.Diverged,
+			ErrorMessage: "no", StateEpoch: 7, LeaderEpoch: 8, Rearmed: 9, Kind: mirror.Diverged, Compared: 1 << 40,
 		},
 		PartitionState{Partition: p, Topic: "orders", State: mirror.Mirroring, Previous: mirror.NotRecorded, LeaderEpoch: -1},
 		Mirror{
@@ -59,7 +59,7 @@ func samples() []Record {
 		}},
 		OwnedACL{"east", "TOPIC;orders;READ;ALLOW;User:x;*"},
 		GroupStatus{"east", "g", "classic", []GroupRow{{"t", 1, 5, 4, "md", "clamped", "why", 77}}},
-		TopicSettings{Mirror: "east", Topic: "orders", Owned: []string{"cleanup.policy"}, Source: map[string]string{"a": "1", "b": ""}},
+		TopicSettings{Mirror: "east", Topic: "orders", Owned: []string{"cleanup.policy"}, Source: map[string]string{"a": "1", "b": ""}, Compacted: true},
 		TopicSettings{Mirror: "east", Topic: "orders", Untouched: true},
 		TopicSettings{Mirror: "east", Topic: "orders", Source: map[string]string{"a": "1"}, Trial: testID, Own: map[string]string{"retention.ms": "-1"}},
 		ClusterIdentity{"cluster", "mirrord"},

@@ -270,6 +270,7 @@ func (r *TopicSettings) valueFields(c *coder) {
 		tag{0, r.Untouched, func(c *coder) { c.bool(&r.Untouched) }},
 		tag{1, !r.Trial.IsZero(), func(c *coder) { c.topicID(&r.Trial) }},
 		tag{2, len(r.Own) > 0, func(c *coder) { c.stringMap(&r.Own) }},
+		tag{3, r.Compacted, func(c *coder) { c.bool(&r.Compacted) }},
 	)
 }
 

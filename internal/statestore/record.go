@@ -162,6 +162,8 @@ type TopicSettings struct {
 	// return if it is none. Zero: there is none.
 	Trial mirror.TopicID
 	Own   map[string]string
+	// Compacted: the source has compacted the topic while it was mirrored, so it may lack what the destination has.
+	Compacted bool
 }
 
 // ClusterIdentity is record type 109, in shard 0: whose destination this is.

@@ -191,3 +191,32 @@ func TestCleaningHidesNoOtherRecords(t *testing.T) {
 		t.Errorf("exports: %v", found)
 	}
 }
+
+// The source has cleaned more than the destination when it gives up compaction. That is no divergence: the mirror goes on,
+// also after a restart, and both sides count as equal.
+func TestTheSourceGivesUpCompaction(t *testing.T) {
+	t.Parallel()
+	p := SharedPair(t)
+	p.S.Topic(t, "t", 1, append([]string{"delete.retention.ms", "86400000"}, cleaning...)...)
+	p.S.Set(t, "t", "min.cleanable.dirty.ratio", "1", "max.compaction.lag.ms", never) // no cleaning before all is mirrored
+	m := NewDaemon(t, p.Mirror("t"))
+	m.Start()
+	w := &churner{c: p.S, topic: "t", clock: time.Now()}
+	w.write(t, 30)
+	w.roll(t)
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	m.Do("pause", "--mirror", "east", "--topics", "t") // the destination keeps what it has
+	p.S.Set(t, "t", "min.cleanable.dirty.ratio", "0.0001", "max.compaction.lag.ms", "1000")
+	p.S.cleaned(t, "t", 100)
+	p.S.Set(t, "t", "cleanup.policy", "delete")
+	m.Stop()
+	m.Start()
+	m.Do("resume", "--mirror", "east", "--topics", "t")
+	w.write(t, 2)
+	AwaitLevel(t, p.S, p.D, soon, "t")
+	m.Do("verify", "--config", m.ConfigFile(), "--mirror", "east", "--full")
+	m.Do("stop", "--mirror", "east", "--topics", "t")
+	m.Do("start", "--mirror", "east", "--topics", "t")
+	w.write(t, 2)
+	AwaitLevel(t, p.S, p.D, soon, "t")
+}
