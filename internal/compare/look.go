@@ -38,36 +38,47 @@ func (p *pair) look(ctx context.Context, from, to int64, brief bool) (sight, err
 
 // see is look over streams that were made before.
 func (p *pair) see(ctx context.Context, src, dst *stream, brief bool) (sight, error) {
-	seen, stray := blank, noFinding
-	err := sideBySide(ctx, src, dst, func(offset int64, s, d *item) (bool, error) {
-		r, what := relate(s, d)
-		switch r {
-		case neither:
-			return true, nil
-		case equal:
-			seen.common, stray = offset, noFinding
-			return !brief, nil
-		case different:
-		case sourceOnly, destinationOnly:
-			cleaned, err := p.isCompacted(ctx)
-			if err != nil || cleaned && !p.strays(r, offset, d) {
-				return true, err
-			}
-			if cleaned && !brief { // unless the logs meet again
-				stray = earlier(stray, finding{offset, what})
-				return true, nil
-			}
-		}
-		seen.diff = earlier(stray, finding{offset, what})
-		return false, nil
-	})
-	if seen.diff.offset < 0 {
-		seen.diff = stray
+	e := eye{pair: p, brief: brief, seen: blank, stray: noFinding}
+	err := sideBySide(ctx, src, dst, func(offset int64, s, d *item) (bool, error) { return e.take(ctx, offset, s, d) })
+	if e.seen.diff.offset < 0 {
+		e.seen.diff = e.stray
 	}
-	seen.early = map[int64]struct{}{}
-	maps.Copy(seen.early, src.early)
-	maps.Copy(seen.early, dst.early)
-	return seen, err
+	e.seen.early = map[int64]struct{}{}
+	maps.Copy(e.seen.early, src.early)
+	maps.Copy(e.seen.early, dst.early)
+	return e.seen, err
+}
+
+// eye is a look at work. A stray is no difference if the logs meet again behind it.
+type eye struct {
+	*pair
+	brief bool
+	seen  sight
+	stray finding
+}
+
+// take judges what both sides hold at an offset, and reports whether there is more to see.
+func (e *eye) take(ctx context.Context, offset int64, s, d *item) (goOn bool, err error) {
+	r, what := relate(s, d)
+	switch r {
+	case neither:
+		return true, nil
+	case equal:
+		e.seen.common, e.stray = offset, noFinding
+		return !e.brief, nil
+	case different:
+	case sourceOnly, destinationOnly:
+		cleaned, err := e.isCompacted(ctx)
+		if err != nil || cleaned && !e.strays(r, offset, d) {
+			return true, err
+		}
+		if cleaned && !e.brief {
+			e.stray = earlier(e.stray, finding{offset, what})
+			return true, nil
+		}
+	}
+	e.seen.diff = earlier(e.stray, finding{offset, what})
+	return false, nil
 }
 
 // strays reports whether a record that only the destination has cannot have come from the source, whatever was cleaned
