@@ -44,7 +44,7 @@ demo: build ## the main story on two embedded clusters, in a minute
 test: unit e2e ## all tests; fetches Go modules and, by Maven, Apache Kafka
 
 unit: need-go ## fast tests: pure code, fakes
-	$(GO) test $(UNIT)
+	$(GO) test -p 4 $(UNIT)
 
 e2e: need-go need-java need-kcat ## tests on real Apache Kafka
 	$(GO) test -timeout $(E2E_TIME) -parallel $(E2E_TESTS) ./test/...
