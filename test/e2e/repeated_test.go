@@ -17,29 +17,29 @@ import (
 func TestR12_RepeatedMarkerFailsThePartition(t *testing.T) {
 	t.Parallel()
 	p := SharedPair(t)
-	p.S.Topic(t, "t", 1)
-	p.S.Send(t, nil, Numbered("t", 0, 0, 10)...)
-	newTxns(t, p.S).run(t, "t", 0, 1, false)
-	s := p.Mirror("t")
+	p.S.Topic(t, "repeated", 1)
+	p.S.Send(t, nil, Numbered("repeated", 0, 0, 10)...)
+	newTxns(t, p.S).run(t, "repeated", 0, 1, false)
+	s := p.Mirror("repeated")
 	s.MirrorExtra = []string{"fillers: transactions", "transactions: committed"}
 	m := NewDaemon(t, s)
 	m.Start()
-	AwaitLevel(t, p.S, p.D, soon, "t")
-	storm := &drama{Story: Story{Fillers: "transactions"}, Pair: p, daemons: []*Daemon{m}, topics: []string{"t"}}
-	p.D.counted(t, "t", 4, 4)
+	AwaitLevel(t, p.S, p.D, soon, "repeated")
+	storm := &drama{Story: Story{Fillers: "transactions"}, Pair: p, daemons: []*Daemon{m}, topics: []string{"repeated"}}
+	p.D.counted(t, "repeated", 4, 4)
 
-	end := p.D.repeatMarker(t, "t")
-	p.D.counted(t, "t", 5, 4)
-	p.S.Send(t, nil, Numbered("t", 0, 10, 10)...)
-	m.failed("t", end, "--reseed")
-	if !storm.repeated(t, "t") {
+	end := p.D.repeatMarker(t, "repeated")
+	p.D.counted(t, "repeated", 5, 4)
+	p.S.Send(t, nil, Numbered("repeated", 0, 10, 10)...)
+	m.failed("repeated", end, "--reseed")
+	if !storm.repeated(t, "repeated") {
 		t.Error("the storm takes the marker for one of the mirror's own")
 	}
-	if batches := batchesFrom(t, p.D, "t", end+1); len(batches) > 1 {
+	if batches := batchesFrom(t, p.D, "repeated", end+1); len(batches) > 1 {
 		t.Errorf("%d batches lie behind the repeated marker; want at most the one that shows it", len(batches))
 	}
 	storm.level(t)
-	Identical(t, p.S, p.D, "t")
+	Identical(t, p.S, p.D, "repeated")
 }
 
 // counted demands so many abort markers and so many transactions over a topic.
