@@ -88,7 +88,8 @@ func (c Crowd) idle(m *Daemon, refreshes float64) (q idleness) {
 	m.refreshed(refreshes)
 	took := time.Since(began).Seconds()
 	rounds := m.Metric(count) - n
-	return idleness{(m.Metric(cpu) - used) / took, float64(asked[0].Load()) / rounds, float64(asked[1].Load()) / rounds}
+	each := func(i int) float64 { return float64(max(0, asked[i].Load()-1)) / rounds } // another refresh may have begun by now
+	return idleness{(m.Metric(cpu) - used) / took, each(0), each(1)}
 }
 
 // ofAllTopics reports whether a Metadata request (v9 or newer) asks for everything there is: it has no list of topics where
