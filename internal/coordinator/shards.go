@@ -115,7 +115,7 @@ func (r *runner) load(n int32) {
 		index: n, parts: map[mirror.Partition]*part{}, slow: map[[16]byte]*slow{},
 		missed: map[[16]byte][]mirror.TopicOutcome{},
 	}
-	s.ctx, s.cancel = context.WithCancel(r.ctx)
+	s.ctx, s.cancel = context.WithCancel(kafka.WithLease(r.ctx, r.Lease)) // loading may end a hanging transaction
 	r.shards[n] = s
 	r.started.Go(func() {
 		err := r.deps.Store.WaitLoaded(s.ctx, n)

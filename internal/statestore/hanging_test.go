@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -41,5 +42,23 @@ func TestWhatHangs(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// A marker is not idempotent: whoever thaws after its lease writes none (protocol R16).
+func TestR16_NoHangingTransactionIsEndedWithoutTheLease(t *testing.T) {
+	b := newBench(t)
+	s := b.store("one", 1)
+	b.must(s.WaitLoaded(b.ctx, 0))
+	tp := kafka.TP{Topic: StateTopic, LeaderEpoch: -1}
+	at := b.cluster.Resume(b.ctx, []kafka.TP{tp})[tp]
+	b.must(at.Err)
+	lost := kafka.WithLease(b.ctx, func() error { return errors.New("the lease is over") })
+	err := s.end(lost, at.Broker, tp, hanging{Producer: kafka.Producer{ID: 7, Epoch: 3, TxnStart: 0}})
+	if !errors.Is(err, kafka.ErrNotSent) {
+		t.Errorf("%v", err)
+	}
+	if after := b.cluster.Resume(b.ctx, []kafka.TP{tp})[tp]; after.LogEnd != at.LogEnd {
+		t.Errorf("the log ended at %d and ends at %d", at.LogEnd, after.LogEnd)
 	}
 }

@@ -46,22 +46,8 @@ func TestMemoryStaysBounded(t *testing.T) {
 	if os.Getenv("MIRRORD_STORM") != "" {
 		size = 2 << 30
 	}
-	const partitions, batch = 8, 512 << 10
-	p := SharedPair(t)
-	p.S.Topic(t, "t", partitions)
-	value := make([]byte, batch)
-	_, _ = rand.Read(value)
-	raw, err := NoProducer(&kgo.Record{Value: value, Timestamp: time.Now()}).Encode()
-	must(t, err)
-	for i := range int32(size / batch) {
-		must(t, p.S.ProduceRaw(context.Background(), "t", i%partitions, raw))
-	}
-	set := p.Mirror("t")
-	set.Extra = []string{fmt.Sprintf("memory_limit: %d", memoryLimit)}
-	m := NewDaemon(t, set)
-	m.Start()
-	AwaitLevel(t, p.S, p.D, 2*time.Minute, "t")
-	m.bounded()
+	const batch = 512 << 10
+	bounded(t, 8, size/batch, batch)
 }
 
 // Batches of a third of the memory limit: a daemon and a comparison hold few of them at once.
@@ -71,14 +57,19 @@ func TestMemoryHoldsFewLargeBatches(t *testing.T) {
 	if os.Getenv("MIRRORD_STORM") != "" {
 		partitions, each = 12, 5
 	}
-	const batch = 20 << 20
+	bounded(t, partitions, int(partitions)*each, 20<<20, "max.message.bytes", "40000000")
+}
+
+// bounded mirrors a topic of so many batches under a memory limit, and demands that it is kept.
+func bounded(t *testing.T, partitions int32, batches, size int, settings ...string) {
+	t.Helper()
 	p := SharedPair(t)
-	p.S.Topic(t, "t", partitions, "max.message.bytes", "40000000")
-	value := make([]byte, batch)
+	p.S.Topic(t, "t", partitions, settings...)
+	value := make([]byte, size)
 	_, _ = rand.Read(value)
 	raw, err := NoProducer(&kgo.Record{Value: value, Timestamp: time.Now()}).Encode()
 	must(t, err)
-	for i := range partitions * int32(each) {
+	for i := range int32(batches) {
 		must(t, p.S.ProduceRaw(context.Background(), "t", i%partitions, raw))
 	}
 	set := p.Mirror("t")
